@@ -119,6 +119,8 @@ class LogManager:
         self._preferred: dict[TopicPartition, LogDirectory] = {}
         #: deleted topics with a folder that could not be removed
         self._undeleted: set[TopicId] = set()
+        #: old files of logs that have moved, until their new files are durable
+        self._superseded: dict[PartitionLog, tuple[LogDirectory, LogFiles]] = {}
         self._is_closed = False
 
     @property
@@ -780,6 +782,8 @@ class LogManager:
             removal.cancel()
 
     def _close_directories(self) -> None:
+        for _, files in self._superseded.values():
+            files.close()
         for directory in self._directories:
             try:
                 directory.close()
@@ -836,6 +840,7 @@ class LogManager:
         if directory is None:
             return
         opened = directory.logs[topic_partition]
+        self.moved_away(opened)
         self._lowered.pop(opened, None)
         topic_id, delay_ms = opened.topic_id, opened.config.file_delete_delay_ms
         try:
@@ -876,12 +881,23 @@ class LogManager:
         if directory is not None and not self._is_closed:
             self._write_soon(directory)
 
-    def moved_away(self, opened: PartitionLog, directory: LogDirectory, files: LogFiles) -> None:
-        """Remove the old files of a log from `directory`, after the log's move to another log directory.
+    def switched(self, opened: PartitionLog, directory: LogDirectory, files: LogFiles) -> None:
+        """Note the old files `files` of a log in `directory`: the log uses files in another directory now.
 
-        This call closes the old files `files` and renames their folder. The folder is removed from the disk
-        after `file.delete.delay.ms`.
+        Call `moved_away` when the new files are durable. `delete` also removes the old files.
         """
+        self._superseded[opened] = directory, files
+
+    def moved_away(self, opened: PartitionLog) -> None:
+        """Remove the old files of a log that has moved to another log directory, if there are any.
+
+        This call closes the old files and renames their folder. The folder is removed from the disk after
+        `file.delete.delay.ms`.
+        """
+        superseded = self._superseded.pop(opened, None)
+        if superseded is None:
+            return
+        directory, files = superseded
         directory.forget(opened.topic_partition)
         try:
             path = directory.set_aside(opened.topic_partition, "delete")
@@ -889,6 +905,7 @@ class LogManager:
             pass
         except OSError as error:
             log.error("%s: the next start removes it from %s: %s", opened, directory.path, error)
+            self._undeleted.add(opened.topic_id)
         else:
             files.renamed(path)
             self.run_later(TreeRemoval(directory.env.fs, path), opened.config.file_delete_delay_ms)

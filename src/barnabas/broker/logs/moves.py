@@ -246,6 +246,7 @@ class LogMoves:
                 if current.log_end_offset - future.log_end_offset > _CHUNK:
                     return False  # much was cut off, or much has come
             await self._fsync(future)
+            self._logs.moved_away(current)  # old files of an earlier move, which the copy replaces, too
             cleaned_to = source.cleaned_to.get(topic_partition)
             if cleaned_to is not None:
                 target.note_clean(topic_partition, cleaned_to)
@@ -280,15 +281,36 @@ class LogMoves:
             files = current.switch_files(future)
             del source.logs[topic_partition], target.futures[topic_partition]
             target.logs[topic_partition] = current
-            await _to_its_end(self._pool.run(target.env.fs.sync_directory, target.path))
-            if not current.closed:  # else its deletion has removed the new files
-                await self._fsync(current)
+            self._logs.switched(current, source, files)
+            await self._make_switch_durable(current, source, target)
         finally:
             current.is_held = False
             if not current.is_offline:
                 self._flush(topic_partition)
-        self._logs.moved_away(current, source, files)
         return True
+
+    async def _make_switch_durable(
+        self, current: PartitionLog, source: LogDirectory, target: LogDirectory
+    ) -> None:
+        """Fsync the new files of a log, then remove the old ones. If this fails, keep the old ones.
+
+        The log may be deleted meanwhile. Its deletion removes the old files, too.
+        """
+        try:
+            await _to_its_end(self._pool.run(target.env.fs.sync_directory, target.path))
+            await self._fsync(current)
+        except (KafkaError, OSError) as error:
+            if not current.closed:
+                log.error(
+                    "the new files of %s in %s are not durable, so the old ones stay in %s until the partition "
+                    "is deleted or moved again, or the broker starts again: %s",
+                    current.topic_partition,
+                    target.path,
+                    source.path,
+                    error,
+                )
+        else:
+            self._logs.moved_away(current)
 
 
 class _Cut(NamedTuple):

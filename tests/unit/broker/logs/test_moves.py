@@ -501,6 +501,120 @@ def test_a_log_in_two_directories_is_served_only_if_both_can_be_read(play, full)
     play(scenario)
 
 
+class Gate:
+    """Holds the next call of `LogMoves._fsync` for a log until it is opened."""
+
+    def __init__(self, bench, monkeypatch):
+        self.reached, self.opened = asyncio.Event(), asyncio.Event()
+        fsync = bench.moves._fsync
+
+        async def held(log):
+            if log is bench.log:
+                self.reached.set()
+                await self.opened.wait()
+            await fsync(log)
+
+        monkeypatch.setattr(bench.moves, "_fsync", held)
+
+
+def test_a_log_that_is_deleted_between_the_switch_and_its_fsync_leaves_no_folder(play, monkeypatch):
+    async def scenario(bench):
+        bench.create(20)
+        gate = Gate(bench, monkeypatch)
+        bench.moves.begin(T0, "/b")
+        await gate.reached.wait()
+        bench.logs.delete(T0)
+        gate.opened.set()
+        await asyncio.sleep(5)
+        assert (bench.folders("/a"), bench.folders("/b")) == ([], [])
+        assert await bench.logs.topics_without_folder([ID]) == {ID}
+        await bench.stop()
+
+    play(scenario)
+
+
+def test_a_log_that_is_deleted_during_the_fsync_after_its_switch_leaves_no_folder(play):
+    async def scenario(bench):
+        bench.create(20)
+
+        def delete(operation, path):
+            if operation == "write" and path.startswith("/b/t-0/leader-epoch"):
+                bench.disk.refuse = None
+                bench.logs.delete(T0)
+                return OSError(2, "the folder is gone")
+            return None
+
+        bench.disk.refuse = delete
+        bench.moves.begin(T0, "/b")
+        await bench.until(lambda: bench.log is None)
+        await asyncio.sleep(5)
+        assert (bench.folders("/a"), bench.folders("/b")) == ([], [])
+        assert await bench.logs.topics_without_folder([ID]) == {ID}
+        await bench.stop()
+
+    play(scenario)
+
+
+def refuse_epochs(bench):
+    bench.disk.refuse = lambda operation, path: (
+        OSError(28, "full") if operation == "write" and path.startswith("/b/t-0/leader-epoch") else None
+    )
+
+
+def test_old_files_stay_until_the_deletion_if_the_new_ones_cannot_be_fsynced(play, caplog):
+    async def scenario(bench):
+        bench.create(20)
+        refuse_epochs(bench)
+        bench.moves.begin(T0, "/b")
+        await bench.moved()
+        bench.disk.refuse = None
+        assert (bench.folders("/a"), bench.folders("/b")) == (["t-0"], ["t-0"])
+        assert "the old ones stay in /a" in caplog.text
+        bench.logs.delete(T0)
+        await asyncio.sleep(5)
+        assert (bench.folders("/a"), bench.folders("/b")) == ([], [])
+        assert await bench.logs.topics_without_folder([ID]) == {ID}
+        await bench.stop()
+
+    play(scenario)
+
+
+def test_a_log_whose_old_files_stay_can_move_back(play):
+    async def scenario(bench):
+        bench.create(20)
+        expected = bench.values()
+        refuse_epochs(bench)
+        bench.moves.begin(T0, "/b")
+        await bench.moved()
+        bench.disk.refuse = None
+        assert bench.flushed == [T0]
+        bench.log.flush()
+        bench.moves.begin(T0, "/a")
+        await bench.moved("/a")
+        await asyncio.sleep(5)
+        assert bench.values() == expected
+        assert (bench.folders("/a"), bench.folders("/b")) == (["t-0"], [])
+        await bench.stop()
+
+    play(scenario)
+
+
+def test_a_deleted_topic_whose_old_files_cannot_be_renamed_counts_as_present(play):
+    async def scenario(bench):
+        bench.create(20)
+        bench.disk.refuse = lambda operation, path: (
+            OSError(16, "busy") if operation == "rename" and path == "/a/t-0" else None
+        )
+        bench.moves.begin(T0, "/b")
+        await bench.moved()
+        await asyncio.sleep(1)
+        bench.logs.delete(T0)
+        assert list(await bench.logs.topics_without_folder([ID])) == []
+        await bench.stop()
+
+    play(scenario)
+
+
 def test_long_topic_names_fit(play):
     async def scenario(bench):
         long = TopicPartition("x" * 249, 7)
