@@ -11,11 +11,12 @@ from barnabas.base.text import logger_of
 from barnabas.base.types import NO_BROKER, BrokerId, TopicPartition
 from barnabas.broker.controller.eligibility import eligibility_of, incomplete_replicas
 from barnabas.broker.controller.partition_changes import candidates, elect_preferred, elect_uncleanly
-from barnabas.broker.controller.replica_logs import Ask, LogEnd, log_ends, longest_log
+from barnabas.broker.controller.replica_logs import Ask, log_ends
 from barnabas.broker.controller.writes import ControllerWrites
 from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.image import ClusterImage, PartitionState
 from barnabas.broker.metadata.store import Operation
+from barnabas.broker.storage.log_end import LogEnd, longest_log
 
 log = logger_of(__name__)
 

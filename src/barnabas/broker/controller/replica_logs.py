@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from barnabas.base.errors import BarnabasError, ErrorCode
 from barnabas.base.text import logger_of
-from barnabas.base.types import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
+from barnabas.base.types import BrokerId, TopicId, TopicPartition
 from barnabas.broker.metadata.image import ClusterImage
+from barnabas.broker.storage.log_end import LogEnd
 from barnabas.kafka.protocol.messages.get_replica_log_info import (
     GetReplicaLogInfoRequest,
     GetReplicaLogInfoResponse,
@@ -25,29 +26,6 @@ Ask: TypeAlias = Callable[[BrokerId, Request], Awaitable[Any]]
 
 #: how many partitions one request asks for
 _AT_ONCE = 500
-
-
-class LogEnd(NamedTuple):
-    """The end of a log.
-
-    Of two logs, the one with the higher last epoch reaches further. If their last epochs are equal, it is the
-    one with the higher end offset. `longest_log` also compares logs without an epoch.
-    """
-
-    epoch: LeaderEpoch
-    end: Offset
-
-
-def longest_log(ends: Mapping[BrokerId, LogEnd]) -> BrokerId:
-    """Return the broker in `ends` with the longest log; the first one of equal logs.
-
-    A log without an epoch (-1) is empty: its records were removed, or its leader's log began at its end. All
-    records before its end were committed. So it is longer than logs that end before it.
-    """
-    emptied = [broker for broker, end in ends.items() if end.epoch == NO_LEADER_EPOCH]
-    others = [broker for broker in ends if broker not in emptied] or emptied
-    best = max(others, key=lambda broker: ends[broker])
-    return max((best, *emptied), key=lambda broker: ends[broker].end)
 
 
 async def log_ends(

@@ -17,12 +17,13 @@ from barnabas.broker.controller.partition_changes import (
     elect_longest_log,
     elect_uncleanly,
 )
-from barnabas.broker.controller.replica_logs import Ask, LogEnd, log_ends, longest_log
+from barnabas.broker.controller.replica_logs import Ask, log_ends
 from barnabas.broker.controller.writes import ControllerWrites
 from barnabas.broker.metadata.configs import ConfigResolver
 from barnabas.broker.metadata.image import ClusterImage, PartitionState, TopicImage
 from barnabas.broker.metadata.loader import MetadataLoader
 from barnabas.broker.metadata.store import StoreError
+from barnabas.broker.storage.log_end import LogEnd, longest_log
 
 log = logger_of(__name__)
 

@@ -25,6 +25,7 @@ from barnabas.broker.storage import OpenFiles, PartitionLog
 from barnabas.broker.storage.checkpoints import LOG_STARTS, NO_BROKER_EPOCH, RECOVERY_POINTS
 from barnabas.broker.storage.harm import cure_of, may_pass
 from barnabas.broker.storage.incomplete import Mark
+from barnabas.broker.storage.log_end import LogEnd, longest_log
 from barnabas.broker.storage.log_files import LogFiles
 from barnabas.broker.storage.retention import delete_old_segments, prepare_deletion
 from barnabas.broker.storage.tasks import Removal, TreeRemoval
@@ -613,9 +614,9 @@ class LogManager:
     ) -> Iterator[LogDirectory]:
         """Keep the most complete of a partition's logs in several directories, and close the others.
 
-        A crash at the end of a move leaves two logs. The kept log has the highest leader epoch and, among
-        logs with this epoch, the highest end offset. Delete another log if the kept one contains all of it.
-        If not, only rename its folder to a name that ends with ``-stray``.
+        A crash at the end of a move leaves two logs. Keep the longest one (`longest_log`). Delete another log
+        if the kept one contains all of it. If not, only rename its folder to a name that ends with
+        ``-stray``.
 
         The work is done while the caller iterates. Yield the directories of deleted and renamed logs.
         """
@@ -623,7 +624,7 @@ class LogManager:
         found = {directory: opened for directory, opened in logs.items() if opened is not None}
         if len(found) < 2:
             return
-        kept = max(found, key=lambda each: _reach(found[each]))
+        kept = longest_log({each: _end(opened) for each, opened in found.items()})
         for directory, opened in found.items():
             if directory is kept:
                 continue
@@ -698,9 +699,9 @@ class LogManager:
     ) -> bool:
         """Open the copy of a log, or create it again if it cannot be opened.
 
-        Of several copies in `directory`, keep the one that reaches furthest. Delete another copy if it cannot
-        be opened, or if the log contains all of it. If not, only rename its folder to a name that ends with
-        ``-stray``.
+        Of several copies in `directory`, keep the longest one (`longest_log`). Delete another copy if it
+        cannot be opened, or if the log contains all of it. If not, only rename its folder to a name that
+        ends with ``-stray``.
 
         Return True if the copy was needed, even if it cannot be created. Return False, and open nothing, in
         three cases:
@@ -728,7 +729,7 @@ class LogManager:
                 log.error("%s is not moved to %s: %s", topic_partition, directory.path, failed)
             return True
         other = directory.futures.get(topic_partition)
-        kept = copy if other is None else max(other, copy, key=_reach)
+        kept = copy if other is None else longest_log({each: _end(each) for each in (other, copy)})
         directory.futures[topic_partition] = kept
         if other is not None:
             self._put_away_copy(directory, current, kept, other if kept is copy else copy)
@@ -1223,15 +1224,17 @@ class LogManager:
         future.add_done_callback(_report)
 
 
-def _reach(opened: PartitionLog) -> tuple[int, Offset]:
-    """Return the sort key by which one log of a partition reaches further than another."""
-    return opened.latest_epoch, opened.log_end_offset
+def _end(opened: PartitionLog) -> LogEnd:
+    return LogEnd(opened.latest_epoch, opened.log_end_offset)
 
 
 def _contains(whole: PartitionLog, part: PartitionLog) -> bool:
-    """Whether `whole` has all records of `part`, by their leader epochs."""
+    """Whether `whole` has all records of `part`, by their leader epochs.
+
+    An empty `part` had records before its end. So `whole` contains it if `whole` does not end before it.
+    """
     if part.log_start_offset == part.log_end_offset:
-        return True
+        return part.log_end_offset <= whole.log_end_offset
     epoch, end = whole.end_offset_for_epoch(part.latest_epoch)
     return epoch == part.latest_epoch and end >= part.log_end_offset
 

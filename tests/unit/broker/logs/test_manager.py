@@ -931,6 +931,59 @@ def test_a_folder_that_does_not_say_whose_it_is_makes_way_for_the_topic_that_has
     play(scenario, "/a")
 
 
+def start_at(offset):
+    return lambda log: truncate_fully_and_start_at(log, offset)
+
+
+def expire(log):
+    log.advance_high_watermark(log.log_end_offset)
+    delete_old_segments(log, 2**60).run()
+
+
+async def leave_log(disk, path, records, epoch, empty=None):
+    """Leave a log of t-0 in one directory: a crash at the end of a move leaves one in each of two.
+
+    `empty` is a function that empties the log, or None.
+    """
+    bench = Bench(path, disk=disk)
+    log = bench.create("t")
+    for _ in range(records):
+        log.append_as_leader(encode_batch([Record(None, bytes(100), bench.clock.now_ms())]), epoch)
+    if empty is not None:
+        empty(log)
+        assert log.log_start_offset == log.log_end_offset
+    log.flush()
+    await bench.logs.checkpoint(LogDirectory.recovery_point_checkpoint)
+    bench.logs.close()
+
+
+@pytest.mark.parametrize(
+    ("records", "empty", "kept", "is_aside"),
+    [
+        pytest.param(0, start_at(10), "/a", True, id="no epoch and a higher end: the longest log"),
+        pytest.param(0, start_at(5), "/b", False, id="no epoch and a lower end: contained in the other log"),
+        pytest.param(10, expire, "/b", True, id="an earlier epoch and a higher end: kept aside"),
+        pytest.param(5, expire, "/b", False, id="an earlier epoch and a lower end: contained"),
+    ],
+)
+def test_an_emptied_log_is_compared_with_another_one_by_its_end(play, records, empty, kept, is_aside):
+    """Barnabas 0.2.0 forgot the last leader epoch of a log without records."""
+
+    async def scenario(bench):
+        bench.logs.close()
+        await leave_log(bench.disk, "/a", records, 4, empty)
+        await leave_log(bench.disk, "/b", 8, 5)
+        again = Bench("/a", "/b", disk=bench.disk)
+        partition = TopicPartition("t", 0)
+        await again.logs.load({partition: b"t" * 16}, lambda _: CONFIG)
+        assert again.logs.directory_of(partition).path == kept
+        folders = [*again.folders("/a"), *again.folders("/b")]
+        assert [name.endswith("-stray") for name in folders if name.startswith("t-0.")] == [True] * is_aside
+        again.logs.close()
+
+    play(scenario, "/a", "/b")
+
+
 def test_the_start_of_what_a_replica_was_does_not_hide_what_it_copies_after_a_crash(play):
     async def scenario(bench):
         log = bench.create("t", records=6)

@@ -1,0 +1,33 @@
+"""The end positions of logs of one partition, and the longest of these logs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, TypeVar
+
+from barnabas.base.types import NO_LEADER_EPOCH, LeaderEpoch, Offset
+
+K = TypeVar("K")
+
+
+class LogEnd(NamedTuple):
+    """The end of a log.
+
+    Of two logs, the one with the higher last epoch reaches further. If their last epochs are equal, it is the
+    one with the higher end offset. `longest_log` also compares logs without an epoch.
+    """
+
+    epoch: LeaderEpoch
+    end: Offset
+
+
+def longest_log(ends: Mapping[K, LogEnd]) -> K:
+    """Return the key in `ends` of the longest log; the first one of equal logs.
+
+    A log without an epoch (-1) is empty: its records were removed, or its leader's log began at its end. All
+    records before its end were committed. So it is longer than logs that end before it.
+    """
+    emptied = [key for key, end in ends.items() if end.epoch == NO_LEADER_EPOCH]
+    others = [key for key in ends if key not in emptied] or emptied
+    best = max(others, key=lambda key: ends[key])
+    return max((best, *emptied), key=lambda key: ends[key].end)
