@@ -609,15 +609,19 @@ class SharePartition:
 
     async def _check_state(self) -> None:
         try:
-            state = await self._dependencies.persister.read(self.key, self.leader_epoch)
+            async with self._dependencies.loading:
+                if self._has_ended:
+                    return
+                before = self._stored_start
+                state = await self._dependencies.persister.read(self.key, self.leader_epoch)
         except KafkaError as error:
             if error.code not in _RETRIABLE:
                 self.end(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, error.message))
             return
         finally:
             self._checking = None
-        if self._writing is not None:
-            return  # it finds out itself
+        if self._writing is not None or self._stored_start != before:
+            return  # a write since the read finds out itself
         if (state.state_epoch, state.start_offset) != (self._state_epoch, self._stored_start):
             log.info("the state of %s was reset", self)
             self.end(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))

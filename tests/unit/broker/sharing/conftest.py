@@ -54,12 +54,17 @@ class Persister:
         #: while it is cleared, no write is answered
         self.may_answer = asyncio.Event()
         self.may_answer.set()
+        #: while it is cleared, no read is answered
+        self.may_read = asyncio.Event()
+        self.may_read.set()
 
     async def read(self, key, leader_epoch):
         self.reads += 1
         await asyncio.sleep(0)
         self._fail()
-        return self.states[key]
+        state = self.states[key]
+        await self.may_read.wait()
+        return state
 
     async def write(self, key, state_epoch, leader_epoch, start_offset, delivery_complete_count, batches):
         self.writes.append((start_offset, delivery_complete_count, [tuple(batch) for batch in batches]))

@@ -673,6 +673,38 @@ async def test_a_state_that_nobody_has_reset_is_kept_and_read_once_for_many_new_
 
 
 @scenario
+async def test_a_write_that_begins_and_ends_during_the_check_of_the_state_does_not_end_the_share_partition():
+    queue = Queue()
+    queue.append(3)
+    await queue.acquire("a")
+    await asyncio.sleep(10)
+    queue.persister.may_read.clear()
+    queue.partitions.check_states(GROUP)
+    await queue.settle()
+    await queue.acknowledge(0, 1, member="a")
+    queue.persister.may_read.set()
+    await queue.settle()
+    await queue.acknowledge(2, 2, member="a")
+
+
+@scenario
+async def test_checks_of_many_states_read_only_a_few_at_the_same_time():
+    queue = Queue()
+    queue.append(1)
+    await queue.acquire("a")
+    await asyncio.sleep(10)
+    loading = queue.share_partition._dependencies.loading
+    while not loading.locked():
+        await loading.acquire()
+    queue.partitions.check_states(GROUP)
+    await queue.settle()
+    assert queue.persister.reads == 1
+    loading.release()
+    await queue.settle()
+    assert queue.persister.reads == 2
+
+
+@scenario
 async def test_a_state_that_cannot_be_read_for_the_moment_is_kept():
     queue = Queue()
     queue.append(1)
