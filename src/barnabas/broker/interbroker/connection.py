@@ -198,7 +198,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         self._transport.writelines(chunks)
 
     def end(self, reason: Exception) -> None:
-        """End the connection now. PendingRequest requests fail with `reason`."""
+        """End the connection now. The unanswered requests fail with `reason`."""
         if self._reason is None:
             self._reason = reason
         if self._transport is not None:

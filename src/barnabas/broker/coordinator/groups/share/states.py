@@ -1,9 +1,9 @@
 """Initializes and deletes the states of share partitions at the share coordinator (KIP-932).
 
 At most one task at a time sends requests about a group to the share coordinator (`ShareStates.exclusive`).
-So a state cannot be deleted while another task initializes it. The group coordinator repeats
-an initialization until it succeeds (KAFKA-19204). The group's record has the partitions that are not
-initialized yet. So the next coordinator of the group continues with them.
+So a state cannot be deleted while another task initializes it. The group coordinator repeats an
+initialization until it succeeds (KAFKA-19204). The group's record has the partitions that are not initialized
+yet. So the next coordinator of the group continues with them.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ class ShareStates:
     async def initialize(self, offsets: Mapping[SharePartitionKey, Offset], state_epoch: int) -> Failures:
         """Initialize the states of partitions. Return an error for each partition that failed.
 
-        The caller must be in a `exclusive`. An earlier group of the same name may have left a state with a
-        higher state epoch. The new state then gets the epoch after that one.
+        The caller must be in the context of `exclusive`. An earlier group of the same name may have left a
+        state with a higher state epoch. The new state then gets the epoch after that one.
 
         Args:
             offsets: the partitions, with the new start offsets.
@@ -114,7 +114,7 @@ class ShareStates:
     async def delete(self, deleted: Collection[SharePartitionKey]) -> Failures:
         """Delete the states of partitions. Return an error for each partition that failed.
 
-        The caller must be in a `exclusive`.
+        The caller must be in the context of `exclusive`.
         """
         return await self._each(deleted, self._persister.delete)
 
