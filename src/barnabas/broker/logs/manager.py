@@ -885,7 +885,8 @@ class LogManager:
     def switched(self, opened: PartitionLog, directory: LogDirectory, files: LogFiles) -> None:
         """Note the old files `files` of a log in `directory`: the log uses files in another directory now.
 
-        Call `moved_away` when the new files are durable. `delete` also removes the old files.
+        Call `moved_away` when the new files are durable. `delete` also removes the old files. So does
+        `drop_expired` if a later flush makes the new files durable.
         """
         self._superseded[opened] = directory, files
 
@@ -930,11 +931,12 @@ class LogManager:
     # --- upkeep ---
 
     async def drop_expired(self) -> None:
-        """Delete segments that have expired by retention or DeleteRecords.
+        """Delete segments that have expired by retention or DeleteRecords, and old files of moved logs.
 
         The logs' new log start offsets are on disk before any file is removed. So after a crash, the broker
         can distinguish deleted records from lost records.
         """
+        self._remove_superseded()
         now_ms = self._clock.now_ms()
         removals: list[tuple[LogDirectory, Removal, int]] = []
         for number, partition_log in enumerate(list(self), 1):
@@ -960,6 +962,14 @@ class LogManager:
                 await self._write_checkpoint(directory, LogDirectory.log_start_checkpoint)
         for _, removal, delay_ms in removals:
             self.run_later(removal, delay_ms)
+
+    def _remove_superseded(self) -> None:
+        """Remove the old files of moved logs whose new files became durable after a failed fsync."""
+        for opened in list(self._superseded):
+            files = opened.files
+            is_durable = not (files.is_flushing or files.is_cut or opened.epochs.changed)
+            if is_durable and not opened.is_held:
+                self.moved_away(opened)
 
     async def _sync_names(self, opened: PartitionLog) -> bool:
         """Fsync a log's folder in a thread. Return False if the fsync failed.

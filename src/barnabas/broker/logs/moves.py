@@ -302,8 +302,8 @@ class LogMoves:
         except (KafkaError, OSError) as error:
             if not current.closed:
                 log.error(
-                    "the new files of %s in %s are not durable, so the old ones stay in %s until the "
-                    "partition is deleted or moved again, or the broker starts again: %s",
+                    "the new files of %s in %s are not durable, so the old ones stay in %s until a later "
+                    "fsync succeeds, or until the broker starts again: %s",
                     current.topic_partition,
                     target.path,
                     source.path,

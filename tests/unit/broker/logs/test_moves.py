@@ -579,6 +579,28 @@ def test_old_files_stay_until_the_deletion_if_the_new_ones_cannot_be_fsynced(pla
     play(scenario)
 
 
+def test_old_files_stay_until_a_later_fsync_of_the_new_ones(play):
+    async def scenario(bench):
+        bench.create(20)
+        refuse_epochs(bench)
+        bench.moves.begin(T0, "/b")
+        await bench.moved()
+        await bench.logs.drop_expired()
+        assert bench.folders("/a") == ["t-0"]
+        with pytest.raises(KafkaError):
+            bench.log.flush()
+        await bench.logs.drop_expired()
+        assert bench.folders("/a") == ["t-0"]
+        bench.disk.refuse = None
+        bench.log.flush()
+        await bench.logs.drop_expired()
+        await asyncio.sleep(2)
+        assert (bench.folders("/a"), bench.folders("/b")) == ([], ["t-0"])
+        await bench.stop()
+
+    play(scenario)
+
+
 def test_a_log_whose_old_files_stay_can_move_back(play):
     async def scenario(bench):
         bench.create(20)
