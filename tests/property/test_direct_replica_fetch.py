@@ -77,7 +77,7 @@ class Side:
             None,  # type: ignore[arg-type]
             self.view,  # type: ignore[arg-type]
             SimpleNamespace(leader=self.throttle),  # type: ignore[arg-type]
-            SimpleNamespace(is_certain=True),  # type: ignore[arg-type]
+            SimpleNamespace(in_doubt=lambda partitions: []),  # type: ignore[arg-type]
         )
         served = fetch.using(ports)
         #: how many requests the direct function has answered, or will answer

@@ -158,7 +158,9 @@ def uses_of_guid(state: State, guid: str) -> list[Version]:
     found: list[Version] = []
     for context in state.contexts:
         ids = state.ids(context)
-        matching = ids.by_guid.get(str(given)) or {ids.by_fingerprint.get(given.bytes, 0)} - {0}
+        matching = ids.by_guid.get(str(given), set())
+        if not matching and given.bytes in ids.by_fingerprint:
+            matching = {ids.by_fingerprint[given.bytes]}
         for id_ in sorted(matching):
             found += _uses(state, context, id_)
     if not found:

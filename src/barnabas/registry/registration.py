@@ -19,7 +19,7 @@ from barnabas.registry.levels import Level, Mode
 from barnabas.registry.policy import config_of, level_of, require_writable
 from barnabas.registry.records import Key, Record
 from barnabas.registry.resolution import pinned, source_of, source_of_version
-from barnabas.registry.schema import INT_MAX, PROTOBUF, Schema
+from barnabas.registry.schema import AVRO, INT_MAX, PROTOBUF, Schema
 from barnabas.registry.state import State, Version
 from barnabas.registry.subjects import context_of
 
@@ -61,7 +61,7 @@ def register(
     if wanted is None and mode is Mode.IMPORT:
         raise not_permitted(f"Subject {subject} is in import mode, and the schema comes without an id")
     if mode is not Mode.IMPORT:
-        canonical(state, subject, schema, normalize=normalize, is_new=True)
+        check_new(state, subject, schema, normalize=normalize)
         reasons = conflicts(state, subject, schema, state.versions(subject))
         if reasons:
             words = f"Schema being registered is incompatible with an earlier schema for subject '{subject}'"
@@ -114,6 +114,17 @@ def canonical(state: State, subject: str, schema: Schema, *, normalize: bool, is
     normalize = normalize or bool(config_of(state, subject).get("normalize"))
     source = source_of(state, subject, schema, normalize=normalize, is_new=is_new)
     return replace(schema, text=understanding.canonical(source))
+
+
+def check_new(state: State, subject: str, schema: Schema, *, normalize: bool) -> None:
+    """Check what is only checked in new schemas: the default values of Avro fields.
+
+    A schema that has an id in the context of `subject` is not new. `schema` has its canonical text. Raises
+    NotComputed and RegistryError as `canonical` does.
+    """
+    known = state.ids(context_of(subject)).by_fingerprint
+    if schema.type == AVRO and schema.fingerprint not in known:
+        canonical(state, subject, schema, normalize=normalize, is_new=True)
 
 
 def conflicts(state: State, subject: str, schema: Schema, versions: Iterable[Version]) -> list[str]:

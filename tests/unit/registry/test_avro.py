@@ -189,14 +189,16 @@ def test_default_that_is_no_value_of_its_type_is_refused_and_named(type_, value)
         made.check_defaults()
 
 
-def test_defaults_of_many_records_inside_each_other_are_checked_once_and_without_deep_calls():
+@pytest.mark.parametrize("is_last_first", [True, False])
+def test_defaults_of_many_records_inside_each_other_are_checked_once_and_without_deep_calls(is_last_first):
     defined = [record(name="R0")]
     for number in range(1, 1000):
         inner = f"R{number - 1}"
         defined.append(
             record(field("a", inner, default={}), field("b", inner, default={}), name=f"R{number}")
         )
-    schema(defined).check_defaults()
+    form = record(field("all", defined), field("last", "R999", default={}), name="Last")
+    schema(form if is_last_first else defined).check_defaults()
 
 
 def test_types_of_a_reference_are_called_by_name():

@@ -8,7 +8,6 @@ record without one of its fields.
 from __future__ import annotations
 
 import json
-from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -81,18 +80,24 @@ class _Check:
 def _fields(root: SchemaNode) -> Iterator[Field]:
     """Yield every field of every record in the schema once.
 
-    The branches of a union are visited in their order. So a record comes after the records that it refers to,
-    and the checks do not call each other along a chain of references.
+    The fields of a record come after those of the records that it refers to, unless these refer to it, too.
+    So the checks do not call each other along a chain of references.
     """
-    nodes = dict.fromkeys([root])
-    queue = deque(nodes)
-    while queue:
-        node = queue.popleft()
-        yield from node.fields
-        inside = [field.node for field in node.fields] + list(node.branches)
-        if node.inner is not None:
-            inside.append(node.inner)
-        for each in inside:
-            if each not in nodes:
-                nodes[each] = None
-                queue.append(each)
+    seen = {root}
+    path = [(root, _inside(root))]
+    while path:
+        node, inside = path[-1]
+        following = next((each for each in inside if each not in seen), None)
+        if following is None:
+            path.pop()
+            yield from node.fields
+        else:
+            seen.add(following)
+            path.append((following, _inside(following)))
+
+
+def _inside(node: SchemaNode) -> Iterator[SchemaNode]:
+    yield from (field.node for field in node.fields)
+    yield from node.branches
+    if node.inner is not None:
+        yield node.inner

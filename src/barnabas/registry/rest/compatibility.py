@@ -38,7 +38,8 @@ async def _check(request: web.Request, versions: Sequence[Version]) -> web.Respo
     is_verbose = flag(request, "verbose")
     try:
         normalize = flag(request, "normalize")
-        schema = registration.canonical(state, subject, schema, normalize=normalize, is_new=True)
+        schema = registration.canonical(state, subject, schema, normalize=normalize)
+        registration.check_new(state, subject, schema, normalize=normalize)
         found = registration.conflicts(state, subject, schema, versions)
     except RegistryError as error:
         if error.code != Code.INVALID_SCHEMA or not is_verbose:

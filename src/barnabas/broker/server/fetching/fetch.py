@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from barnabas.base.errors import ErrorCode, KafkaError
-from barnabas.base.types import NO_BROKER, NO_LEADER_EPOCH, BrokerId, Chunk, Offset, TopicKey
+from barnabas.base.types import NO_BROKER, NO_LEADER_EPOCH, BrokerId, Chunk, Offset, TopicKey, TopicPartition
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.purgatory import Watcher
 from barnabas.broker.server.fetching.sessions import FetchSession, FetchTarget
@@ -55,9 +55,10 @@ class Fetch:
             there is no quota.
         refuses: called with the name or id of a topic at each read; returns whether the client may not read
             the topic. None: the client may read all topics.
-        is_certain: returns whether this broker certainly knows who leads its partitions. If it returns False,
-            the response to an offset after the log's end is NOT_LEADER_OR_FOLLOWER: the log of another leader
-            may reach further, and a client resets its position after OFFSET_OUT_OF_RANGE. None: always True.
+        is_in_doubt: called with a partition; returns whether its leader may have been replaced. If it returns
+            True, the response to an offset after the log's end is NOT_LEADER_OR_FOLLOWER: the log of another
+            leader may reach further, and a client resets its position after OFFSET_OUT_OF_RANGE. None: always
+            False.
         is_kept: whether the client may send the same request again. If true, the fetch keeps watching its
             partitions after a response without records and errors, until `end` is called.
     """
@@ -68,7 +69,7 @@ class Fetch:
         "_failed",
         "_from_followers",
         "_has_changed",
-        "_is_certain",
+        "_is_in_doubt",
         "_is_kept",
         "_left",
         "_max_bytes",
@@ -101,7 +102,7 @@ class Fetch:
         preferred: PreferredReplica | None = None,
         admits: Callable[[int], bool] | None = None,
         refuses: Callable[[TopicKey], bool] | None = None,
-        is_certain: Callable[[], bool] | None = None,
+        is_in_doubt: Callable[[TopicPartition], bool] | None = None,
         is_kept: bool = False,
     ) -> None:
         self._replicas = replicas
@@ -109,7 +110,7 @@ class Fetch:
         self._preferred = preferred
         self._admits = admits
         self._refuses = refuses
-        self._is_certain = is_certain
+        self._is_in_doubt = is_in_doubt
         self._min_bytes = min(min_bytes, max_bytes)
         self._max_bytes = max_bytes
         self._committed = committed
@@ -480,13 +481,10 @@ class Fetch:
             )
 
     def _code_of(self, error: KafkaError, target: FetchTarget) -> ErrorCode:
-        if (
-            error.code == ErrorCode.OFFSET_OUT_OF_RANGE
-            and self._is_certain is not None
-            and not self._is_certain()
-            and target.offset > target.find_partition(self._replicas).log.log_end_offset
-        ):
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if error.code == ErrorCode.OFFSET_OUT_OF_RANGE and self._is_in_doubt is not None:
+            partition = target.find_partition(self._replicas)
+            if target.offset > partition.log.log_end_offset and self._is_in_doubt(partition.topic_partition):
+                return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return error.code
 
     @staticmethod

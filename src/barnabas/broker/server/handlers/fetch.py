@@ -16,7 +16,7 @@ from functools import partial
 from itertools import islice
 
 from barnabas.base.errors import ErrorCode, KafkaError
-from barnabas.base.types import TopicKey
+from barnabas.base.types import TopicKey, TopicPartition
 from barnabas.broker.awaitables import LongPoll, LongResponse, MaybeAwaitable, resolve
 from barnabas.broker.logs.cold_reads import ColdReads
 from barnabas.broker.metadata import MetadataLoader
@@ -65,9 +65,9 @@ class Ports:
     throttles: ReplicationThrottles
     loader: MetadataLoader
 
-    def is_certain(self) -> bool:
-        """Whether this broker certainly knows who leads its partitions (ADR 15)."""
-        return self.loader.is_certain
+    def is_in_doubt(self, partition: TopicPartition) -> bool:
+        """Whether the partition's leader may have been replaced since its last known state (ADR 15)."""
+        return any(self.loader.in_doubt([partition]))
 
 
 READ_COMMITTED = 1
@@ -124,7 +124,7 @@ def _direct(ports: Ports) -> Direct:
     on_error=_failed,
     max_elements=MAX_ELEMENTS,
     is_held_back=True,
-    unconfirmed="it promises a prefix of the log; an offset after its end is no error while in doubt",
+    unconfirmed="it promises a prefix of the log; in doubt, an offset after its end is not out of range",
     direct=_direct,
 )
 def fetch(ports: Ports, context: RequestContext, request: FetchRequest) -> MaybeAwaitable[FetchResponse]:
@@ -209,7 +209,7 @@ def _fetch_of(
         preferred=_preferred(ports, context, request.rack_id) if request.rack_id else None,
         admits=admits,
         refuses=None if context.access.is_unrestricted else partial(_refuses, ports, context.access),
-        is_certain=ports.is_certain,
+        is_in_doubt=ports.is_in_doubt,
     )
     return _attempt(ports, context, operation, request.max_wait_ms)
 
@@ -228,7 +228,7 @@ def _keep(ports: Ports, context: RequestContext, request: FetchRequest) -> Fetch
         max_bytes=_most(ports, request),
         committed=request.isolation_level == READ_COMMITTED,
         from_followers=context.api_version >= FOLLOWERS_VERSION,
-        is_certain=ports.is_certain,
+        is_in_doubt=ports.is_in_doubt,
         is_kept=True,
     )
 

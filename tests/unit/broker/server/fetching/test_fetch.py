@@ -8,6 +8,7 @@ from simulation.clocks import ManualClock
 from simulation.faulty_disk import FaultyDisk
 
 from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import TopicPartition
 from barnabas.broker.metrics.traffic import TopicTraffic
 from barnabas.broker.server.fetching.fetch import Fetch
 from barnabas.broker.server.fetching.sessions import FetchSessions, requested
@@ -436,11 +437,14 @@ def test_news_between_the_steps_of_an_answer_are_told_by_the_next_one(broker):
 
 
 @pytest.mark.parametrize("offset", [-1, 4])
-@pytest.mark.parametrize("is_certain", [True, False])
-def test_former_leader_in_doubt_does_not_say_that_an_offset_after_its_end_is_out_of_range(offset, is_certain):
+@pytest.mark.parametrize("is_in_doubt", [True, False])
+def test_former_leader_in_doubt_does_not_say_that_an_offset_after_its_end_is_out_of_range(
+    offset, is_in_doubt
+):
     """The leader's log may reach further. A client would begin again at the start, and repeat its work."""
     broker = Broker(1)
-    log = broker.partitions[0].log
+    partition = broker.partitions[0]
+    partition.topic_partition, log = TopicPartition("t", 0), partition.log
 
     def read(offset, *_):
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -454,11 +458,10 @@ def test_former_leader_in_doubt_does_not_say_that_an_offset_after_its_end_is_out
         min_bytes=1,
         max_bytes=100,
         committed=True,
-        is_certain=lambda: is_certain,
+        is_in_doubt=lambda asked: is_in_doubt and asked == ("t", 0),
     )
     (topic,) = fetch.attempt(True).responses
-    in_doubt = offset > 3 and not is_certain
-    code = ErrorCode.NOT_LEADER_OR_FOLLOWER if in_doubt else ErrorCode.OFFSET_OUT_OF_RANGE
+    code = ErrorCode.NOT_LEADER_OR_FOLLOWER if offset > 3 and is_in_doubt else ErrorCode.OFFSET_OUT_OF_RANGE
     assert topic.partitions[0].error_code == code
 
 

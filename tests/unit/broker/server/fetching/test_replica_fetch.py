@@ -113,7 +113,7 @@ class Leader:
             None,
             SimpleNamespace(config=BrokerConfig(), image=SimpleNamespace(brokers=dict.fromkeys(brokers))),
             SimpleNamespace(leader=Throttle(ManualClock())),
-            SimpleNamespace(is_certain=True),
+            SimpleNamespace(in_doubt=lambda partitions: []),
         )
 
     def send(self, wanted=(), session=(0, 0), *, forgotten=(), wait_ms=500, replica=FOLLOWER):
