@@ -841,9 +841,12 @@ class LogManager:
         if directory is None:
             return
         opened = directory.logs[topic_partition]
-        self.moved_away(opened)
-        self._lowered.pop(opened, None)
         topic_id, delay_ms = opened.topic_id, opened.config.file_delete_delay_ms
+        if not self.moved_away(opened):
+            self._undeleted.add(topic_id)
+            _, files = self._superseded.pop(opened)  # the folder's name may be another log's later
+            files.close()
+        self._lowered.pop(opened, None)
         try:
             removal = directory.delete(topic_partition)
         except KafkaError as error:
@@ -890,29 +893,32 @@ class LogManager:
         """
         self._superseded[opened] = directory, files
 
-    def moved_away(self, opened: PartitionLog) -> None:
+    def moved_away(self, opened: PartitionLog) -> bool:
         """Remove the old files of a log that has moved to another log directory, if there are any.
 
         This call closes the old files and renames their folder. The folder is removed from the disk after
-        `file.delete.delay.ms`.
+        `file.delete.delay.ms`. If the folder cannot be renamed, return False, and keep the old files: a later
+        call tries again, and the broker's next start removes them.
         """
-        superseded = self._superseded.pop(opened, None)
+        superseded = self._superseded.get(opened)
         if superseded is None:
-            return
+            return True
         directory, files = superseded
-        directory.forget(opened.topic_partition)
         try:
             path = directory.set_aside(opened.topic_partition, "delete")
         except FileNotFoundError:
             pass
         except OSError as error:
-            log.error("%s: the next start removes it from %s: %s", opened, directory.path, error)
-            self._undeleted.add(opened.topic_id)
+            log.error("the old files of %s stay in %s for now: %s", opened, directory.path, error)
+            return False
         else:
             files.renamed(path)
             self.run_later(TreeRemoval(directory.env.fs, path), opened.config.file_delete_delay_ms)
+        del self._superseded[opened]
+        directory.forget(opened.topic_partition)
         files.close()
         self._write_soon(directory)
+        return True
 
     def _write_soon(self, directory: LogDirectory) -> None:
         self._outdated[directory] = None

@@ -234,7 +234,11 @@ class LogMoves:
         """Switch the log to the copy's files.
 
         Return False if this is not possible now: the log or the copy has changed meanwhile, or the log's
-        replica is in `LogManager.incomplete`.
+        replica is in `LogManager.incomplete`. The copy also replaces the old files of an earlier move.
+
+        Raises:
+            _GivenUpError: these old files cannot be removed.
+            KafkaError, OSError: a later attempt may succeed.
         """
         topic_partition = current.topic_partition
         if topic_partition in self._logs.incomplete:
@@ -246,7 +250,6 @@ class LogMoves:
                 if current.log_end_offset - future.log_end_offset > _CHUNK:
                     return False  # much was cut off, or much has come
             await self._fsync(future)
-            self._logs.moved_away(current)  # old files of an earlier move, which the copy replaces, too
             cleaned_to = source.cleaned_to.get(topic_partition)
             if cleaned_to is not None:
                 target.note_clean(topic_partition, cleaned_to)
@@ -276,6 +279,10 @@ class LogMoves:
                 return False
             if future.recovery_point < current.recovery_point:
                 return False  # what is known to be on disk would not be any more
+            if not self._logs.moved_away(current):
+                raise _GivenUpError("the old files of an earlier move cannot be removed now")
+            if cleaned_to is not None:
+                target.note_clean(topic_partition, cleaned_to)  # `moved_away` has perhaps removed the entry
             future.files.env.fs.rename(future.files.path, f"{target.path}/{topic_partition}")
             future.files.renamed(f"{target.path}/{topic_partition}")
             files = current.switch_files(future)
@@ -297,7 +304,7 @@ class LogMoves:
         The log may be deleted meanwhile. Its deletion removes the old files, too.
         """
         try:
-            await _to_its_end(self._pool.run(target.env.fs.sync_directory, target.path))
+            await self._sync_names(current, target)
             await self._fsync(current)
         except (KafkaError, OSError) as error:
             if not current.closed:
@@ -311,6 +318,18 @@ class LogMoves:
                 )
         else:
             self._logs.moved_away(current)
+
+    async def _sync_names(self, current: PartitionLog, target: LogDirectory) -> None:
+        """Fsync the log directory `target`, so that the new folder's name is durable.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, the fsync failed. As in `PartitionLog.complete_flush`, the log or
+                its directory is then offline, unless the directory could not even be opened.
+        """
+        try:
+            await _to_its_end(self._pool.run(target.env.fs.sync_directory, target.path))
+        except OSError as error:
+            raise current.failed(error, syncing=True) from error
 
 
 class _Cut(NamedTuple):

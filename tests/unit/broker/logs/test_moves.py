@@ -621,6 +621,93 @@ def test_a_log_whose_old_files_stay_can_move_back(play):
     play(scenario)
 
 
+def test_a_log_is_offline_and_its_old_files_stay_if_its_new_name_is_lost(play):
+    async def scenario(bench):
+        bench.create(20)
+        bench.disk.refuse = lambda operation, path: (
+            OSError(5, "input/output error")
+            if (operation, path) == ("sync_directory", "/b") and bench.place == "/b"
+            else None
+        )
+        bench.moves.begin(T0, "/b")
+        await bench.moved()
+        bench.disk.refuse = None
+        assert bench.log.is_offline
+        with pytest.raises(KafkaError):
+            bench.log.flush()
+        await bench.logs.drop_expired()
+        assert bench.folders("/a") == ["t-0"]
+        await bench.stop()
+
+    play(scenario)
+
+
+def test_old_files_stay_if_the_log_cannot_move_back_until_the_new_ones_are_durable(play):
+    async def scenario(bench):
+        bench.create(20)
+        expected = bench.values()
+        refuse_epochs(bench)
+        bench.moves.begin(T0, "/b")
+        await bench.moved()
+        bench.moves.begin(T0, "/a")
+        await asyncio.sleep(5)
+        assert bench.place == "/b"
+        assert "t-0" in bench.folders("/a")
+        bench.disk.refuse = None
+        bench.log.flush()
+        await bench.moved("/a")
+        await asyncio.sleep(5)
+        assert bench.values() == expected
+        assert (bench.folders("/a"), bench.folders("/b")) == (["t-0"], [])
+        await bench.stop()
+
+    play(scenario)
+
+
+def test_a_move_back_ends_if_the_old_files_cannot_be_renamed_and_the_next_one_succeeds(play, caplog):
+    async def scenario(bench):
+        bench.create(20)
+        expected = bench.values()
+        refuse_epochs(bench)
+        bench.moves.begin(T0, "/b")
+        await bench.moved()
+        bench.disk.refuse = None
+        bench.log.flush()
+        bench.disk.refuse = lambda operation, path: (
+            OSError(16, "busy") if operation == "rename" and path == "/a/t-0" else None
+        )
+        bench.moves.begin(T0, "/a")
+        await bench.until(lambda: bench.logs.copy_of(T0) is None)
+        assert bench.place == "/b"
+        assert "the old files of an earlier move cannot be removed" in caplog.text
+        bench.disk.refuse = None
+        bench.moves.begin(T0, "/a")
+        await bench.moved("/a")
+        await asyncio.sleep(5)
+        assert bench.values() == expected
+        assert (bench.folders("/a"), bench.folders("/b")) == (["t-0"], [])
+        await bench.stop()
+
+    play(scenario)
+
+
+def test_a_move_back_keeps_the_offset_up_to_which_the_log_is_clean(play):
+    async def scenario(bench):
+        bench.create(20)
+        bench.logs.directory_of(T0).note_clean(T0, 7)
+        refuse_epochs(bench)
+        bench.moves.begin(T0, "/b")
+        await bench.moved()
+        bench.disk.refuse = None
+        bench.log.flush()
+        bench.moves.begin(T0, "/a")
+        await bench.moved("/a")
+        assert bench.logs.directory_of(T0).cleaned_to == {T0: 7}
+        await bench.stop()
+
+    play(scenario)
+
+
 def test_a_deleted_topic_whose_old_files_cannot_be_renamed_counts_as_present(play):
     async def scenario(bench):
         bench.create(20)
