@@ -32,7 +32,7 @@ from barnabas.broker.controller.writes import ControllerWrites
 from barnabas.broker.logins.kerberos import ShortNames
 from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.configs import ConfigResolver
-from barnabas.broker.metadata.image import ALL_BROKERS, ClusterImage, PartitionState
+from barnabas.broker.metadata.image import ALL_BROKERS, ClusterImage, ImageDelta, PartitionState
 from barnabas.broker.metadata.store import Create, Delete, Operation, Set
 
 log = logger_of(__name__)
@@ -196,8 +196,8 @@ class ConfigControl:
         self._own_name = str(broker_id)
         self._try_keys = try_keys
         self._configs = configs
-        #: the last error that postponed the end of `settle_min_isr`
-        self._postponed_by = ""
+        #: the damaged partition that has postponed the end of `settle_min_isr`
+        self._postponed_by: TopicPartition | None = None
 
     async def replace(
         self, resources: Mapping[ConfigResource, Mapping[str, str | None]], *, validate_only: bool = False
@@ -232,7 +232,7 @@ class ConfigControl:
         If the cluster has no value, it gets the value with which this broker was started. Values of single
         brokers, which earlier versions allowed, are removed. If this changes the value for a topic, some ELRs
         are emptied first (see `_empty_elrs`). If the state of such a partition is damaged, nothing is stored
-        yet: the controller tries again after the next change of the metadata.
+        yet: `must_settle_min_isr` says when to call this method again.
 
         Raises:
             KafkaError: NOT_CONTROLLER, KAFKA_STORAGE_ERROR or POLICY_VIOLATION, as in
@@ -244,20 +244,21 @@ class ConfigControl:
                 if name != ALL_BROKERS and _MIN_ISR in texts:
                     left = {key: text for key, text in texts.items() if key != _MIN_ISR}
                     after = _with_texts(after, ConfigResource(ResourceType.BROKER, name), left)
-            if lacks_min_isr(image):
+            if _MIN_ISR not in image.broker_config(ALL_BROKERS):
                 value = str(self._configs.static.min_insync_replicas)
                 texts = {**image.broker_config(ALL_BROKERS), _MIN_ISR: value}
                 after = _with_texts(after, ConfigResource(ResourceType.BROKER, ""), texts)
+            postponed_by, self._postponed_by = self._postponed_by, None
             if after is image:
                 return
-            try:
-                self._check_elrs(image, after, image.topics)
-            except KafkaError as error:
-                if error.message != self._postponed_by:
-                    log.warning("%s of the cluster is not stored yet: %s", _MIN_ISR, error.message)
-                self._postponed_by = error.message
-                return
-            self._postponed_by = ""
+            for partition, _ in self._with_empty_elrs(image, after, image.topics):
+                try:
+                    state_of(image, partition)
+                except KafkaError as error:
+                    if partition != postponed_by:
+                        log.warning("%s of the cluster is not stored yet: %s", _MIN_ISR, error.message)
+                    self._postponed_by = partition
+                    return
             value = after.broker_config(ALL_BROKERS)[_MIN_ISR]
             log.info(
                 "%s of the cluster is %s, and single brokers have no value of their own", _MIN_ISR, value
@@ -272,6 +273,18 @@ class ConfigControl:
                 ]
             )
             await self._writes.settled()
+
+    def must_settle_min_isr(self, delta: ImageDelta) -> bool:
+        """Whether the controller must call `settle_min_isr` after a change of the metadata.
+
+        It must if the cluster has no value. If a damaged partition has postponed the end of `settle_min_isr`,
+        it must only when the partition is mended or deleted, or when settings change.
+        """
+        if self._postponed_by is None:
+            return _MIN_ISR not in delta.after.broker_config(ALL_BROKERS)
+        state = delta.after.partition(self._postponed_by)
+        is_over = state is None or not state.is_damaged
+        return is_over or delta.broker_configs or bool(delta.topic_configs)
 
     def warn_of_min_isr(self, image: ClusterImage) -> None:
         """Log a warning if this broker was started with another ``min.insync.replicas`` than the cluster has.
@@ -439,11 +452,6 @@ class ConfigControl:
                 GroupConfig.from_layers(layers, texts).check_limits(self._configs.broker_config(image))
             except ConfigError as error:
                 raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
-
-
-def lacks_min_isr(image: ClusterImage) -> bool:
-    """Whether the cluster has no ``min.insync.replicas`` of its own."""
-    return _MIN_ISR not in image.broker_config(ALL_BROKERS)
 
 
 def _check_existence(resource: ConfigResource, image: ClusterImage) -> None:

@@ -12,7 +12,7 @@ from barnabas.base.tasks import start_task, stop_tasks
 from barnabas.base.text import logger_of
 from barnabas.base.types import NO_BROKER, BrokerId
 from barnabas.broker.controller.acls import AclControl
-from barnabas.broker.controller.configs import ConfigControl, TryKeys, lacks_min_isr
+from barnabas.broker.controller.configs import ConfigControl, TryKeys
 from barnabas.broker.controller.controller_election import ControllerElection
 from barnabas.broker.controller.elections import ElectionControl
 from barnabas.broker.controller.eligibility import leaders_to_move
@@ -336,19 +336,23 @@ class Controller:
         self.partitions.on_image(delta)
         self.reassignments.on_image(delta)
         self._internal_topics.on_image(delta)
-        if self._store.state is SessionState.CONNECTED and self._lacks_nodes(delta.after):
+        if self._store.state is SessionState.CONNECTED and self._lacks_nodes(delta):
             self._begin_join()
 
-    def _lacks_nodes(self, image: ClusterImage) -> bool:
-        """Whether `image` shows that the metadata store lacks a node that this broker must create.
+    def _lacks_nodes(self, delta: ImageDelta) -> bool:
+        """Whether `delta.after` shows that the metadata store lacks a node that this broker must create.
 
         - Every broker must create its registration node and, if there is no controller, the controller's
           node.
-        - The controller must create its node, and the node of the cluster's ``min.insync.replicas``.
+        - The controller must create its node, and the node of the cluster's ``min.insync.replicas``
+          (`ConfigControl.must_settle_min_isr`).
         """
+        image = delta.after
         if image.controller_id == NO_BROKER or self._broker.id not in image.brokers:
             return True
-        return self._writes.is_controller and (image.controller_id != self._broker.id or lacks_min_isr(image))
+        return self._writes.is_controller and (
+            image.controller_id != self._broker.id or self.configs.must_settle_min_isr(delta)
+        )
 
     def _on_node(self, event: Event, path: str) -> None:
         """Start a timer that restores a deleted node of the metadata store. Do nothing for other events.

@@ -665,6 +665,83 @@ def test_new_controller_elects_leaders_although_a_damaged_partition_postpones_th
     assert caplog.text.count("is not stored yet") == 1
 
 
+async def postpone_minimum(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> bytes:
+    """Let a damaged partition postpone the removal of broker 3's own minimum, as after an upgrade.
+
+    Return the partition's state node before the damage.
+    """
+    two = ConfigChange("min.insync.replicas", AlterOperation.SET, "2")
+    resource = ConfigResource(ResourceType.BROKER, "")
+    assert await cluster.controller.controller.configs.alter({resource: [two]}) == {}
+    await cluster.make_topic((3, 2), min_isr=None)
+    await cluster.propose(3, 3)
+    await cluster.has(isr=(3,), elr=(2,))
+    store = cluster.members[3].store
+    path = znodes.partition_state("t", 0)
+    good = (await store.get(path)).data
+    await store.set(path, b"{")
+    await store.set(znodes.broker_config("<default>"), znodes.encode_config({"min.insync.replicas": "1"}))
+    await store.create(znodes.broker_config("3"), znodes.encode_config({"min.insync.replicas": "2"}))
+    await cluster.stop(1)
+    await until(lambda: "is not stored yet" in caplog.text)
+    assert cluster.controller.image.broker_config("3") == {"min.insync.replicas": "2"}
+    return good
+
+
+def own_minimum_is_gone(cluster: Cluster) -> bool:
+    return not cluster.controller.image.broker_config("3")
+
+
+def test_one_brokers_minimum_is_removed_when_the_damaged_partition_is_mended(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        good = await postpone_minimum(cluster, caplog)
+        await cluster.members[3].store.set(znodes.partition_state("t", 0), good)
+        await until(lambda: own_minimum_is_gone(cluster))
+        await cluster.has(isr=(3,), elr=())
+
+    play(scenario)
+
+
+def test_one_brokers_minimum_is_removed_when_the_damaged_partition_is_deleted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await postpone_minimum(cluster, caplog)
+        assert await cluster.controller.controller.topics.delete([cluster.topic.id]) == {}
+        await until(lambda: own_minimum_is_gone(cluster))
+
+    play(scenario)
+
+
+def test_controller_does_not_try_to_store_the_minimum_at_each_change_while_a_partition_is_damaged(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        good = await postpone_minimum(cluster, caplog)
+        controller = cluster.controller.controller
+        await cluster.members[3].store.delete(znodes.broker_config("<default>"))
+        await until(lambda: not cluster.controller.image.broker_config("<default>"))
+        await controller.partitions.caught_up()
+        begin, begun = controller._begin_join, list[int]()
+
+        def counted() -> None:
+            begun.append(1)
+            begin()
+
+        monkeypatch.setattr(controller, "_begin_join", counted)
+        for name in "uvw":
+            assert isinstance((await controller.topics.create([NewTopic(name)]))[name], TopicImage)
+        await controller.partitions.caught_up()
+        assert begun == []
+        await cluster.members[3].store.set(znodes.partition_state("t", 0), good)
+        await until(lambda: own_minimum_is_gone(cluster))
+        assert cluster.controller.image.broker_config("<default>") == {"min.insync.replicas": "1"}
+
+    play(scenario)
+
+
 # --- log directories fail ---
 
 
