@@ -86,7 +86,7 @@ NOT_RUN = {
     ): "measures for an hour",
     (
         "docs/reference/performance.md",
-        "python -m bench.machine --brokers 1,2,4 --kafka",
+        "python -m bench.machine --brokers 1,2,4,8 --kafka",
     ): "measures Apache Kafka",
 }
 

@@ -85,6 +85,7 @@ class Node:
             ColdReads(self.threads),
             self,
             SimpleNamespace(leader=self.leader_throttle),
+            SimpleNamespace(in_doubt=lambda partitions: []),
         )
         peers = SimpleNamespace(
             client_id="test",
