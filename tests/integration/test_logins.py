@@ -479,8 +479,8 @@ def test_a_password_may_be_salted_to_any_length(broker: SecureBroker, size: int)
                 )
                 answer = await admin.ask(AlterUserScramCredentialsRequest(upsertions=[change]), 0)
                 assert answer.results[0].error_code == ErrorCode.UNACCEPTABLE_CREDENTIAL
-            nobody = ScramCredentialUpsertion(name="", mechanism=9)
-            answer = await admin.ask(AlterUserScramCredentialsRequest(upsertions=[nobody]), 0)
+            nameless = ScramCredentialUpsertion(name="", mechanism=9)
+            answer = await admin.ask(AlterUserScramCredentialsRequest(upsertions=[nameless]), 0)
             assert answer.results[0].error_code == ErrorCode.UNACCEPTABLE_CREDENTIAL
         async with connect(broker) as client:
             await client.ask(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1)

@@ -21,6 +21,7 @@ async def check_with_version(request: web.Request) -> web.Response:
     number = queries.version_number(request.match_info["version"])
     if number is None:
         return await _check(request, state.versions(subject)[-1:])
+    # `queries.version` answers SUBJECT_NOT_FOUND for a missing subject; Confluent's registry does not here.
     found = [version for version in state.versions(subject) if version.number == number]
     if not found:
         raise version_not_found(number)

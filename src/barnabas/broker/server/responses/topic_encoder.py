@@ -18,9 +18,9 @@ _OFFLINE_SINCE = 5
 _LEADER_EPOCHS_SINCE = 7
 _OPERATIONS_SINCE = 8
 _TOPIC_IDS_SINCE = 10
-#: an encoder keeps the bytes of all partitions of a topic, if they are at most so many ...
+#: largest number of partitions of a topic whose encoded partitions an encoder keeps
 _FEW = 3
-#: ... of at most so many topics; and of so many pairs of replicas and ISR
+#: largest number of entries in each of an encoder's two caches
 _MAX_KEPT = 16_384
 
 _NO_ERROR = bytes(2)
