@@ -9,6 +9,7 @@ connection is refused or closed, and TCP sends the packets again afterwards. It 
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -38,7 +39,7 @@ class Network:
         self._hosts = tuple(hosts)
         self._prefix = f"soak{os.getpid()}"
         self._near = f"{self._prefix}h"  # the interface of each host
-        self._subnet = _unused_subnet()
+        self._subnet, self._claim = _claimed_subnet()
         self._cuts: Counter[Way] = Counter()
         try:
             self._make()
@@ -81,6 +82,7 @@ class Network:
         subprocess.run(["ip", "link", "del", self._near], capture_output=True, check=False)
         for host in (_ROUTER, *self._hosts):
             subprocess.run(["ip", "netns", "del", self._name(host)], capture_output=True, check=False)
+        self._claim.close()
 
     def _name(self, host: int) -> str:
         return f"{self._prefix}-{host}"
@@ -141,13 +143,26 @@ def _run(*command: str) -> None:
     subprocess.run(command, capture_output=True, text=True, check=True)
 
 
-def _unused_subnet() -> str:
-    """Return the first three numbers of an unused subnet. Another soak may run on this machine."""
+def _claimed_subnet() -> tuple[str, socket.socket]:
+    """Return the first three numbers of an unused subnet, and a socket that claims it until it is closed.
+
+    Other networks are made on this machine at the same time, and their routes come after their claims. A
+    killed process leaves routes without a claim.
+    """
     try:
         routes = subprocess.run(["ip", "route"], capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError) as error:
         raise NoNetworkError(str(error)) from error
-    return next(subnet for subnet in _subnets() if f"{subnet}." not in routes)
+    for subnet in _subnets():
+        if f"{subnet}." not in routes:
+            claim = socket.socket(socket.AF_UNIX)
+            try:
+                claim.bind(f"\0barnabas-soak-{subnet}")  # as routes do, it holds in this network namespace
+            except OSError:
+                claim.close()
+            else:
+                return subnet, claim
+    raise NoNetworkError("every subnet is in use")
 
 
 def _subnets() -> Iterator[str]:

@@ -19,6 +19,11 @@ from barnabas.cli.cluster.folder import ClusterFolder
 ENDING = [path for path in LEAVES if path not in LASTING]
 
 
+def new_name():
+    """Return a new name for a topic or a group. Its end is not random, because TOPIC-NUMBER names a partition."""
+    return f"every-{uuid.uuid4().hex[:12]}-name"
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("calls")
@@ -39,7 +44,7 @@ def found(barnabas_broker):
     """Create objects for each list, so that no list is empty."""
     admin = barnabas_broker.admin()
     admin.set_password("every-user", "secret")
-    topic = f"every-{uuid.uuid4().hex[:8]}"
+    topic = new_name()
     admin.create_topic(topic)
     admin.set_group_offsets("every-group", {TopicPartition(topic, 0): 0})
     settings = {"bootstrap.servers": barnabas_broker.bootstrap_servers, "transactional.id": "every-id"}
@@ -60,7 +65,7 @@ def words(barnabas_broker, folder):
 
     def make(path):
         admin = barnabas_broker.admin()
-        name = f"every-{uuid.uuid4().hex[:8]}"
+        name = new_name()
         admin.create_topic(name)
         barnabas_broker.produce(name, "a", "b")
         admin.set_group_offsets(name, {TopicPartition(name, 0): 2})
