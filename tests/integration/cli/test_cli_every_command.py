@@ -20,7 +20,7 @@ ENDING = [path for path in LEAVES if path not in LASTING]
 
 
 def new_name():
-    """Return a new name for a topic or a group. Its end is not random, because TOPIC-NUMBER names a partition."""
+    """Return a new name of a topic or a group. It does not end at random: TOPIC-NUMBER names a partition."""
     return f"every-{uuid.uuid4().hex[:12]}-name"
 
 

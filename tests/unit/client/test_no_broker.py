@@ -38,8 +38,10 @@ def test_producer_whose_queue_is_full_blocks_no_longer_than_a_record_may_take():
 
 def test_consumer_of_a_group_says_that_no_broker_answers(caplog):
     consumer = Consumer(NOWHERE, "t", group="g")
+    while not warnings(caplog):
+        consumer.poll(0.1)
     with pytest.raises(ClientError, match="only 0 of 1 records"):
-        consumer.take(1, timeout=2)
+        consumer.take(1, timeout=0.5)
     (warning,) = warnings(caplog)
     assert NOWHERE in warning and "connection refused" in warning
     consumer.close()

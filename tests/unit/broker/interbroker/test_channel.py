@@ -576,7 +576,7 @@ def test_an_address_that_cannot_be_found_out_fails_what_waits_at_once(run):
 def test_an_answer_that_came_while_the_event_loop_stood_still_is_taken():
     """A pause of this process is not a pause of the peer: the event loop reads data before it runs timers."""
     listening = socket.create_server(("127.0.0.1", 0))
-    is_still = threading.Event()
+    is_received, is_still = threading.Event(), threading.Event()
 
     def serve():
         connection, _ = listening.accept()
@@ -584,6 +584,7 @@ def test_an_answer_that_came_while_the_event_loop_stood_still_is_taken():
             for _ in range(3):
                 header, request = parse_request(stream.read(int.from_bytes(stream.read(4), "big")))
                 if header.correlation_id == 3:
+                    is_received.set()
                     is_still.wait(60)
                 answer = HeartbeatResponse()
                 if isinstance(request, ApiVersionsRequest):
@@ -596,7 +597,8 @@ def test_an_answer_that_came_while_the_event_loop_stood_still_is_taken():
         )
         await channel.send(heartbeat())
         call = channel.submit(heartbeat(), timeout_s=0.3)
-        await asyncio.sleep(0.01)  # now it is sent
+        while not is_received.is_set():  # a longer sleep could outlast the timeout
+            await asyncio.sleep(0)
         is_still.set()
         peer.join()
         time.sleep(0.5)
