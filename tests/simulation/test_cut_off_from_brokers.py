@@ -10,6 +10,7 @@ from soak.simulated.stage import host_of
 from tests.simulation.scene import Scene, play
 
 from barnabas.base.errors import ErrorCode
+from barnabas.base.types import TopicPartition
 from barnabas.broker.metadata import znodes
 
 
@@ -52,6 +53,46 @@ def test_leader_that_reaches_no_broker_makes_way_for_another(leads: bool, is_dam
         state = scene.broker(successor).replicas.find(*events).state
         assert sorted(state.isr) == everyone
         assert not any(broker.is_isolated for broker in scene.broker(successor).image.brokers.values())
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("after", [number / 12 for number in range(12)], ids="{:.2f}".format)
+def test_only_the_controller_makes_way_when_it_is_cut_off_whenever_the_others_look(after: float) -> None:
+    """Each broker makes its checks at other times than the controller, and none takes itself for isolated."""
+
+    async def scenario(scene: Scene) -> None:
+        everyone = list(scene.cluster.brokers)
+        (controller,) = controllers(scene, everyone)
+        others = [each for each in everyone if each != controller]
+        await scene.survey.pause_for(after * SESSION_TIMEOUT)
+        part(scene, controller)
+        deadline = scene.survey.time() + 6 * SESSION_TIMEOUT
+        while scene.survey.time() < deadline:
+            await scene.survey.pause_for(0.05)
+            brokers = scene.broker(others[0]).image.brokers
+            assert not any(brokers[other].is_isolated for other in others)
+        assert len(controllers(scene, others)) == 1
+
+    play(scenario)
+
+
+def test_two_brokers_that_reach_each_other_go_on_after_all_were_isolated() -> None:
+    async def scenario(scene: Scene) -> None:
+        everyone = list(scene.cluster.brokers)
+        for broker in everyone:
+            part(scene, broker)
+        await scene.survey.pause_for(6 * SESSION_TIMEOUT)
+        (controller,) = controllers(scene, everyone)
+        others = [each for each in everyone if each != controller]
+        network = scene.survey.stage.network
+        network.heal(host_of(others[0]), host_of(others[1]))
+        network.heal(host_of(others[1]), host_of(others[0]))
+        await scene.survey.pause_for(8 * SESSION_TIMEOUT)
+        assert len(controllers(scene, others)) == 1
+        for number in range(6):
+            events = TopicPartition("events", number)
+            assert await scene.produce(scene.leader_of(events), events) is ErrorCode.NONE
 
     play(scenario)
 

@@ -14,7 +14,7 @@ leaders need a reachable controller to change an ISR.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.tasks import start_task, stop_tasks
@@ -22,7 +22,7 @@ from barnabas.base.text import logger_of
 from barnabas.base.types import NO_BROKER, BrokerId
 from barnabas.broker.interbroker import BrokerClient
 from barnabas.broker.metadata import MetadataLoader
-from barnabas.broker.metadata.image import BrokerState
+from barnabas.broker.metadata.image import BrokerImage, BrokerState
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.server.fetching.sessions import FetchSessions
 from barnabas.broker.view import BrokerView
@@ -33,7 +33,7 @@ log = logger_of(__name__)
 #: A broker is isolated after more than this number of consecutive failed checks, which take a session
 #: timeout. Checks are counted, not timed: after a pause of the whole process, only one check has failed.
 LOOKS = 4
-#: largest number of brokers that the controller sends a request to
+#: largest number of brokers that one check sends a request to
 _MAX_ASKED = 8
 #: how many others have to be out of a controller's reach: of two brokers neither knows which one is cut off
 _FEWEST_OTHERS = 2
@@ -76,6 +76,8 @@ class IsolationWatch:
         #: looks in vain, one after the other, and who was the controller then
         self._failures = 0
         self._controller = NO_BROKER
+        #: whether a broker other than the controller has answered since the first of them
+        self._has_reached_another = False
         #: the followers' sessions, as they were when the first look was in vain
         self._seen: dict[BrokerId, tuple[int, int]] = {}
 
@@ -96,54 +98,82 @@ class IsolationWatch:
     async def look(self) -> None:
         """Check once whether this broker reaches the others, and update `is_isolated`.
 
-        The controller sends a request to up to eight brokers, and any other broker sends one to the
-        controller. While the image is possibly stale, or no controller is known, the check decides nothing.
+        The controller sends a request to the other brokers. Any other broker sends one to the controller, and
+        after a failed check also to the others. While the image is possibly stale, or no controller is known,
+        the check decides nothing. It also decides nothing if there is another controller when it ends.
         Without other running brokers, this broker is not isolated.
         """
-        image = self._view.image
-        others = [
-            broker
-            for _, broker in sorted(image.brokers.items())
-            if broker.id != self._view.node_id and broker.state is BrokerState.RUNNING
-        ]
-        asked = [broker.id for broker in others]
-        if not self._is_controller:
-            asked = [broker for broker in asked if broker == image.controller_id]
-        if not self._loader.is_certain or not asked or image.controller_id != self._controller:
+        controller = self._view.image.controller_id
+        others = [broker.id for broker in self._others()]
+        is_known = self._is_controller or controller in others
+        if not self._loader.is_certain or not is_known or controller != self._controller:
             self._failures = 0  # silence says nothing, or of somebody else
-            self._controller = image.controller_id
+            self._controller = controller
         if not self._loader.is_certain:
             return
-        if not others or (asked and await self._is_any_answered(asked[:_MAX_ASKED])):
+        if not others:
+            self._set(isolated=False)
+        if not others or not is_known:
+            return
+        wanted = others if self._is_controller else [controller]
+        rest = [broker for broker in others if broker not in wanted] if self._failures else []
+        reached = await self._reached([*wanted, *rest][:_MAX_ASKED])
+        if not self._loader.is_certain or self._view.image.controller_id != controller:
+            return
+        if not reached.isdisjoint(wanted):
             self._failures = 0
             self._set(isolated=False)
-        elif asked:
-            self._failures += 1
-            if self._failures == 1:
-                self._seen = dict(self._sessions_of_followers())
-            elif self._is_alone(sum(not broker.is_isolated for broker in others)):
-                self._set(isolated=True)
-
-    def _is_alone(self, others: int) -> bool:
-        """Whether this broker is isolated, after a number of consecutive failed checks.
-
-        - The controller is isolated after at least `LOOKS` + 1 failed checks, if `others` is at least 2.
-        - Any other broker is isolated after at least `LOOKS` + 2 failed checks. In addition, one of its live
-          in-sync followers must not have fetched since the first of these checks.
-
-        Args:
-            others: number of other running brokers that have not reported that they are isolated.
-        """
+            return
+        self._failures += 1
+        if self._failures == 1:
+            self._seen = dict(self._sessions_of_followers())
+            self._has_reached_another = False
+        self._has_reached_another |= bool(reached)
         if self._is_controller:
-            return self._failures > LOOKS and others >= _FEWEST_OTHERS
-        # One more: if it is the controller that is cut off, it makes way first.
-        return self._failures > LOOKS + 1 and self._has_silent_follower()
+            self._judge_controller()
+        else:
+            self._judge(bool(reached))
+
+    def _judge_controller(self) -> None:
+        """Decide whether this controller is isolated, after a failed check.
+
+        It is isolated after `LOOKS` + 1 or more consecutive failed checks, if at least two other brokers run.
+        """
+        if self._failures > LOOKS and len(self._others()) >= _FEWEST_OTHERS:
+            self._set(isolated=True)
+
+    def _judge(self, reaches_another: bool) -> None:
+        """Decide whether this broker is isolated, after a failed check. It is not the controller.
+
+        - This broker is isolated after `LOOKS` + 2 or more consecutive failed checks. In addition, one of its
+          live in-sync followers must not have fetched since the first of these checks. If it is the
+          controller that is cut off, the controller makes way first.
+        - If this broker has reached another one during these checks, it waits for twice as many. Probably the
+          controller is cut off.
+        - If the controller has reported that it is isolated, and this broker reaches another one, this broker
+          is not isolated. Such a controller is left when all brokers were isolated. It makes way now.
+        """
+        controller = self._view.image.brokers.get(self._controller)
+        looks = 2 * LOOKS if self._has_reached_another else LOOKS
+        if reaches_another and controller is not None and controller.is_isolated:
+            self._set(isolated=False)
+        elif self._failures > looks + 1 and self._has_silent_follower():
+            self._set(isolated=True)
+
+    def _others(self) -> list[BrokerImage]:
+        """Return the other running brokers, by their ids."""
+        return [
+            broker
+            for _, broker in sorted(self._view.image.brokers.items())
+            if broker.id != self._view.node_id and broker.state is BrokerState.RUNNING
+        ]
 
     @property
     def _is_controller(self) -> bool:
         return self._view.image.controller_id == self._view.node_id
 
-    async def _is_any_answered(self, brokers: Iterable[BrokerId]) -> bool:
+    async def _reached(self, brokers: Sequence[BrokerId]) -> set[BrokerId]:
+        """Send a request to each of these brokers, and return those that answer in time."""
         answers = (
             self._peers.channel(broker, "isolation").send(ApiVersionsRequest(), timeout_s=self._pause / 2)
             for broker in brokers
@@ -152,7 +182,11 @@ class IsolationWatch:
         for outcome in outcomes:
             if isinstance(outcome, BaseException) and not isinstance(outcome, BarnabasError):
                 raise outcome
-        return not all(isinstance(outcome, BarnabasError) for outcome in outcomes)
+        return {
+            broker
+            for broker, outcome in zip(brokers, outcomes, strict=True)
+            if not isinstance(outcome, BarnabasError)
+        }
 
     def _sessions_of_followers(self) -> Iterable[tuple[BrokerId, tuple[int, int]]]:
         for broker in self._view.image.brokers:
@@ -175,6 +209,8 @@ class IsolationWatch:
 
     def _set(self, *, isolated: bool) -> None:
         if isolated is self.is_isolated:
+            if isolated and self._is_controller and not all(broker.is_isolated for broker in self._others()):
+                self._on_change(True)  # it became the controller while all others were isolated
             return
         self.is_isolated = isolated
         if isolated:
