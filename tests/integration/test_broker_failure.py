@@ -26,7 +26,7 @@ def test_broker_that_fails_to_apply_a_change_of_the_metadata_stops_and_says_why(
     assert thread is not None
     monkeypatch.setattr(ReplicaManager, "apply", broken)
     with pytest.raises(Exception, match=r"."):  # whatever the client makes of a broker that goes
-        Admin(server.bootstrap_servers, timeout=5).create_topic("t")
+        Admin(server.bootstrap_servers, timeout=10).create_topic("t")
     thread.join(60)
     with pytest.raises(BrokerFailedError, match=r"could not be applied.*on purpose"):
         server.stop()

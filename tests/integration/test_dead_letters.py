@@ -196,7 +196,7 @@ def test_a_broker_that_restarts_writes_what_waits_once(broker, queue, make_resta
     assert len(letters(waiting, 3)) == 3
     other.restart()
     with pytest.raises(ClientError, match="only 3"):
-        waiting.broker.consume(dlq, 4, timeout=3)
+        waiting.broker.consume(dlq, 4, timeout=10)
 
 
 @pytest.fixture

@@ -11,13 +11,13 @@ import pytest
 from barnabas.client import Consumer
 from barnabas.testing.broker import BarnabasBroker
 
-#: max.poll.interval.ms, in seconds: far shorter than anyone would set it, and longer than any test
-SHORT, LONG = 4, 300
+#: max.poll.interval.ms, in seconds: longer than a busy machine stands still, and longer than any test
+SHORT, LONG = 8, 300
 
 
 @pytest.fixture(scope="module")
 def broker():
-    with BarnabasBroker({"group.min.session.timeout.ms": "500"}) as broker:
+    with BarnabasBroker() as broker:
         yield broker
 
 
@@ -27,7 +27,7 @@ def member(broker, topic, max_poll=LONG, **settings):
         topic,
         group=f"group-of-{topic}",
         max_poll_interval_ms=int(max_poll * 1000),
-        session_timeout_ms=4000,
+        session_timeout_ms=8000,  # not longer than any max.poll.interval.ms
         heartbeat_interval_ms=300,
         **settings,
     )

@@ -112,7 +112,7 @@ def committed(cluster, broker):
 
 
 def test_deposed_coordinator_answers_no_old_offset_and_comes_back_when_the_cut_heals(cuts, tmp_path):
-    settings = {"zookeeper.session.timeout.ms": "4000"}
+    settings = {"zookeeper.session.timeout.ms": "8000"}
     with BarnabasCluster(3, settings, store="zookeeper", data=tmp_path) as cluster:
         cluster.create_topic("t", 1)
         deposed = coordinator(cluster, 1)

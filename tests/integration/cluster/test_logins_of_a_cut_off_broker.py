@@ -33,7 +33,7 @@ class GuardedCluster(BarnabasCluster):
     """Broker processes, each with a listener for users."""
 
     def __init__(self, ports: dict[int, int], data: Path) -> None:
-        settings = {"zookeeper.session.timeout.ms": "4000"}
+        settings = {"zookeeper.session.timeout.ms": "8000"}
         super().__init__(2, settings, store="zookeeper", data=data)
         self._user_ports = ports
 
