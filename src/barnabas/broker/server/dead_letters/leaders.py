@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from barnabas.base.errors import ErrorCode, KafkaError, error_code
-from barnabas.base.types import Buffer, Offset, ProducerId, TopicId, TopicPartition
+from barnabas.base.types import BrokerId, Buffer, Offset, ProducerId, TopicId, TopicPartition
 from barnabas.broker.interbroker import Channel, ChannelError
 from barnabas.broker.logs.cold_reads import ColdReads
 from barnabas.broker.replication.acknowledgement import Acknowledgement, Appended
@@ -31,6 +32,8 @@ from barnabas.kafka.records.batch import batches
 _READ_BYTES = 1024 * 1024
 #: in seconds, how long a leader may take longer to answer than it waits for its followers
 _GRACE = 5.0
+#: in seconds, how often a request without an answer compares its receiver with the partition's leader
+_LOOK = 0.5
 #: who asks for offsets: a consumer, whose log ends at the high watermark, or anyone who sees all of the log
 _CONSUMER = -1
 _DEBUGGER = -2
@@ -143,9 +146,14 @@ class LocalLeader:
 
 
 class RemoteLeader:
-    """Implements `Leader` for a partition that another broker leads, by Kafka requests to that broker."""
+    """Implements `Leader` for a partition that another broker leads, by Kafka requests to that broker.
 
-    def __init__(self, channel: Channel, place: Place, view: BrokerView) -> None:
+    Each method raises NOT_LEADER_OR_FOLLOWER if the partition gets another leader before the answer. A broker
+    that is cut off from this one gives no answer until the request times out.
+    """
+
+    def __init__(self, broker: BrokerId, channel: Channel, place: Place, view: BrokerView) -> None:
+        self._broker = broker
         self._channel = channel
         self._place = place
         self._view = view
@@ -214,10 +222,23 @@ class RemoteLeader:
         return bytes(data.records or b"")
 
     async def _send(self, request: Request, timeout_s: float | None = None) -> Any:
+        answer = self._channel.submit(request, timeout_s=timeout_s)
         try:
-            return await self._channel.send(request, timeout_s=timeout_s)
+            while not answer.done():
+                self._check_leads()
+                await asyncio.wait([answer], timeout=_LOOK)
+            return answer.result()
         except ChannelError as error:
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, str(error)) from error
+        finally:
+            answer.cancel()
+
+    def _check_leads(self) -> None:
+        state = self._view.image.partition(self._place.topic)
+        if state is None or state.leader != self._broker:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {self._broker} does not lead {self._place.topic}"
+            )
 
 
 def _check(result: Any) -> Any:

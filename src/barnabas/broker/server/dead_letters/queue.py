@@ -182,7 +182,8 @@ class DeadLetterQueues:
             )
         if state.leader == self.view.node_id:
             return LocalLeader(self._replicas, place, self.view, self.long_work, self.cold_reads)
-        return RemoteLeader(self._peers.channel(state.leader, _PURPOSE), place, self.view)
+        channel = self._peers.channel(state.leader, _PURPOSE)
+        return RemoteLeader(state.leader, channel, place, self.view)
 
 
 class _Sent(NamedTuple):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
+from immutables import Map
 from simulation.virtual_time import run_virtual
 from tests.views import view_of
 
-from barnabas.base.errors import KafkaError
+from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import TopicPartition
 from barnabas.broker.metadata import ClusterImage
+from barnabas.broker.metadata.image import PartitionState, TopicImage
 from barnabas.broker.server.dead_letters.leaders import LastBatch, Place, RemoteLeader
 from barnabas.kafka.protocol.messages.describe_producers import (
     DescribeProducersRequest,
@@ -31,7 +35,7 @@ from barnabas.kafka.protocol.messages.list_offsets import (
 )
 from barnabas.kafka.records import Record, encode_batch
 
-PRODUCER, TIME = 7, 1000
+PRODUCER, TIME, LEADER = 7, 1000, 2
 PLACE = Place(TopicPartition("dlq.t", 0), bytes(16))
 BATCH = encode_batch([Record(None, b"letter", TIME)], producer_id=PRODUCER, producer_epoch=0, base_sequence=4)
 
@@ -42,7 +46,12 @@ class Queue:
     def __init__(self, *, start: int, high_watermark: int) -> None:
         self._start, self._high_watermark, self._end = start, high_watermark, 1
 
-    async def send(self, request, *, timeout_s=None):
+    def submit(self, request, *, timeout_s=None):
+        answer = asyncio.get_running_loop().create_future()
+        answer.set_result(self._answer(request))
+        return answer
+
+    def _answer(self, request):
         match request:
             case DescribeProducersRequest():
                 known = ProducerState(producer_id=PRODUCER, last_sequence=4, last_timestamp=TIME)
@@ -62,8 +71,13 @@ class Queue:
                 return FetchResponse(responses=[FetchableTopicResponse(partitions=[data])])
 
 
+def led_by(broker: int) -> ClusterImage:
+    topic = TopicImage(PLACE.topic.topic, PLACE.topic_id, (PartitionState((1, 2, 3), (1, 2, 3), broker),))
+    return ClusterImage(topics=Map({PLACE.topic.topic: topic}))
+
+
 def last_batch(queue: Queue) -> LastBatch | None:
-    leader = RemoteLeader(queue, PLACE, view_of(ClusterImage()))
+    leader = RemoteLeader(LEADER, queue, PLACE, view_of(led_by(LEADER)))
     return run_virtual(leader.last_batch(PRODUCER, with_records=True))
 
 
@@ -78,3 +92,26 @@ def test_a_batch_that_is_not_committed_is_not_taken_as_deleted():
 
 def test_a_deleted_batch_is_known_by_its_sequence_number_at_once():
     assert last_batch(Queue(start=1, high_watermark=1)) == LastBatch(4, b"")
+
+
+class Mute:
+    """A leader that gives no answer."""
+
+    def submit(self, request, *, timeout_s=None):
+        self.answer = asyncio.get_running_loop().create_future()
+        return self.answer
+
+
+def test_a_batch_whose_leader_is_cut_off_waits_for_no_timeout_once_another_broker_leads():
+    view, mute = view_of(led_by(LEADER)), Mute()
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        loop.call_later(5, lambda: setattr(view, "image", led_by(3)))
+        with pytest.raises(KafkaError) as raised:
+            await RemoteLeader(LEADER, mute, PLACE, view).append(BATCH)
+        assert raised.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert 5 <= loop.time() <= 6
+        assert mute.answer.cancelled()
+
+    run_virtual(scenario())
