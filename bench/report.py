@@ -134,9 +134,9 @@ def targets(results: Results) -> Iterator[str]:
     """Yield a line for each target: met, equal (the median differs by at most `EQUAL`), or missed."""
     for row in results.values:
         workload, unit = row
-        if (most := MOST.get(row)) is not None and (ours := results.middle(row, OURS)) is not None:
-            verdict = "met" if ours <= most else "MISSED"
-            yield f"{verdict:6} {workload}: {_number(ours)} {unit} (at most {most:g})"
+        if (maximum := MOST.get(row)) is not None and (ours := results.middle(row, OURS)) is not None:
+            verdict = "met" if ours <= maximum else "MISSED"
+            yield f"{verdict:6} {workload}: {_number(ours)} {unit} (at most {maximum:g})"
         elif unit in _COMPARED and (ratios := results.ratios(row, "kafka")):
             for other in (name for prefix, name in NO_WORSE.items() if workload.startswith(prefix)):
                 verdict = _verdict(ratios)

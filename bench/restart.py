@@ -100,8 +100,8 @@ def main() -> None:
     parser.add_argument("--segment-bytes", type=int, default=1 << 20)
     options = parser.parse_args()
     os.environ.update(environment_that_ends())
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as directory:
         peer = Barnabas(Path(directory))
         try:

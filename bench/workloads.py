@@ -432,8 +432,8 @@ class RestartWithCommits:
         one record for each key.
         """
         deadline = time.monotonic() + DRIVER_SECONDS
-        most = 2 * self.SEGMENT_BYTES + 250 * self.groups * self.partitions
-        while _size(peer.directory.rglob("__consumer_offsets-0/*.log")) > most:
+        max_bytes = 2 * self.SEGMENT_BYTES + 250 * self.groups * self.partitions
+        while _size(peer.directory.rglob("__consumer_offsets-0/*.log")) > max_bytes:
             if time.monotonic() > deadline:
                 raise DriverFailed(f"not compacted after {DRIVER_SECONDS:.0f} s")
             time.sleep(0.5)

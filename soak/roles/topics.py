@@ -143,9 +143,9 @@ class Recycler:
         if records is not None:
             self._recorder.note("scan", asked=asked, topic=place[0], partition=place[1], records=records)
 
-    def _rest(self, least: float, most: float) -> bool:
-        """Wait for a random time between `least` and `most` seconds. Return False if the role should stop."""
-        until = time.monotonic() + self._random.uniform(least, most)
+    def _rest(self, minimum: float, maximum: float) -> bool:
+        """Wait for `minimum` to `maximum` seconds, drawn at random. Return False if the role should stop."""
+        until = time.monotonic() + self._random.uniform(minimum, maximum)
         while not self._stop and time.monotonic() < until:
             time.sleep(POLL_SECONDS)
         return not self._stop

@@ -83,9 +83,9 @@ class Move(Client):
             for part in topic.partitions
         }
 
-    def _some(self, replicas: dict[Place, list[int]], most: int) -> list[Place]:
+    def _some(self, replicas: dict[Place, list[int]], max_count: int) -> list[Place]:
         places = sorted(replicas)
-        return self.random.sample(places, min(len(places), self.random.randint(1, most)))
+        return self.random.sample(places, min(len(places), self.random.randint(1, max_count)))
 
     async def _reassign(self, replicas: dict[Place, list[int]]) -> None:
         brokers = self.stage.broker_ids

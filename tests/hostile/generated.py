@@ -168,10 +168,10 @@ def frame(request: type[Request], version: int, shape: Shape, world: World) -> b
     else:
         low, high = 1, SIZE
         while low < high:  # the most elements that fit
-            most = (low + high + 1) // 2
-            encoder = _Encoder(version, flexible, shape, world, most)
+            max_elements = (low + high + 1) // 2
+            encoder = _Encoder(version, flexible, shape, world, max_elements)
             fits = encoder.size(request) <= SIZE - len(header) and encoder.elements <= shape.max_elements
-            low, high = (most, high) if fits else (low, most - 1)
+            low, high = (max_elements, high) if fits else (low, max_elements - 1)
         message = _Encoder(version, flexible, shape, world, low).struct(request, ())
     return struct.pack(">i", len(header) + len(message)) + header + message
 
@@ -347,9 +347,11 @@ def batch(codec: int, record: bytes, count: int, timestamp: int, claimed: int | 
     return assemble_batch(header, CODECS[codec](record * count))
 
 
-def largest_batch(codec: int, record: bytes, timestamp: int, size: int, most: int = 4_000_000) -> bytes:
-    """Return the batch with the most records (up to `most`) in at most `size` bytes."""
-    count = most
+def largest_batch(
+    codec: int, record: bytes, timestamp: int, size: int, max_records: int = 4_000_000
+) -> bytes:
+    """Return the batch with the most records (up to `max_records`) in at most `size` bytes."""
+    count = max_records
     while True:
         made = batch(codec, record, count, timestamp)
         if len(made) <= size:
@@ -361,9 +363,9 @@ def largest_batch(codec: int, record: bytes, timestamp: int, size: int, most: in
 
 
 def _of(
-    request: type[Request], version: int, path: str, most: int = MAX_ELEMENTS - 10, **likely: Any
+    request: type[Request], version: int, path: str, max_elements: int = MAX_ELEMENTS - 10, **likely: Any
 ) -> Callable[[World], bytes]:
-    shape = Shape("", tuple(path.split(".")), distinct=True, max_elements=most, likely=likely)
+    shape = Shape("", tuple(path.split(".")), distinct=True, max_elements=max_elements, likely=likely)
     return lambda world: frame(request, version, shape, world)
 
 

@@ -254,8 +254,8 @@ RANGES = (2_000, 10_000)
 
 
 def test_the_cost_of_a_page_of_records_in_flight_does_not_grow_with_their_ranges(tmp_path):
-    most = {f"group_share_{name}partition_max_record_locks": RANGES[-1] for name in ("", "max_")}
-    with MeasuredBroker(tmp_path, **most) as broker:
+    locks = {f"group_share_{name}partition_max_record_locks": RANGES[-1] for name in ("", "max_")}
+    with MeasuredBroker(tmp_path, **locks) as broker:
         wire = Wire(broker)
         few, many = (spent(broker, page_of_ranges(wire, f"q{count}", count), 5) for count in RANGES)
         wire.close()

@@ -72,7 +72,7 @@ def framed(request, version):
 
 
 def bomb(codec, record, timestamp):
-    return largest_batch(codec, record, timestamp, 20_000, most=400_000)
+    return largest_batch(codec, record, timestamp, 20_000, max_records=400_000)
 
 
 @pytest.mark.parametrize("codec", Compression, ids=lambda codec: codec.name)
@@ -109,8 +109,8 @@ def test_refused_records_are_named_up_to_a_bound(wire):
 
 def test_batches_that_are_validated_in_a_thread_keep_their_order(wire):
     now = int(time.time() * 1000)
-    long = largest_batch(Compression.GZIP, RECORD, now, 20_000, most=5_000)
-    short = largest_batch(Compression.NONE, RECORD, now, 20_000, most=10)
+    long = largest_batch(Compression.GZIP, RECORD, now, 20_000, max_records=5_000)
+    short = largest_batch(Compression.NONE, RECORD, now, 20_000, max_records=10)
     before = wire(produce("compacted", short), 9).responses[0].partition_responses[0].base_offset
     requests = [produce("compacted", batch) for batch in (long, short, long, short)]
     answers = wire.together(requests, 9)

@@ -67,8 +67,8 @@ def test_without_racks_all_brokers_hold_as_much_and_no_more_moves_than_has_to(
     loads = [held[broker] for broker in racks]
     assert max(loads) - min(loads) <= 1
     before = Counter(replica for replicas in current.values() for replica in replicas)
-    most = math.ceil(sum(loads) / len(loads))
-    too_many = sum(max(0, before[broker] - most) for broker in racks)
+    share = math.ceil(sum(loads) / len(loads))
+    too_many = sum(max(0, before[broker] - share) for broker in racks)
     homeless = sum(before[broker] for broker in before if broker not in racks)
     too_few = sum(max(0, min(loads) - before[broker]) for broker in racks)
     # A homeless replica cannot always go to a broker that has too few: it may hold the partition already.

@@ -120,7 +120,7 @@ class Model:
         self.advance()
 
     def acquire(
-        self, member: str, at: int, batches: list[ReadBatch], until: float, most: int, is_strict: bool
+        self, member: str, at: int, batches: list[ReadBatch], until: float, max_records: int, is_strict: bool
     ) -> dict[int, int]:
         taken: dict[int, int] = {}
         gaps: list[int] = []
@@ -131,7 +131,7 @@ class Model:
                 continue
             gaps += range(position, batch.first if batch.is_deliverable else batch.last + 1)
             if batch.is_deliverable and not self.take(
-                taken, range(max(position, batch.first), batch.last + 1), batch, room, most, is_strict
+                taken, range(max(position, batch.first), batch.last + 1), batch, room, max_records, is_strict
             ):
                 break
             position = batch.last + 1
@@ -152,7 +152,13 @@ class Model:
         return taken
 
     def take(
-        self, taken: dict[int, int], offsets: range, batch: ReadBatch, room: int, most: int, is_strict: bool
+        self,
+        taken: dict[int, int],
+        offsets: range,
+        batch: ReadBatch,
+        room: int,
+        max_records: int,
+        is_strict: bool,
     ) -> bool:
         throttled = max(2, -(-self.limits.deliveries // 2))
         before: tuple[int, bool, int] | None = None
@@ -165,7 +171,7 @@ class Model:
                 continue
             run = offset - 1, is_new, cell.deliveries
             if run != before:  # another run of records that are alike
-                if len(taken) >= most:
+                if len(taken) >= max_records:
                     return False
                 left = -1
                 if cell.deliveries >= throttled:
@@ -179,7 +185,7 @@ class Model:
                     return False
             elif left == 0:
                 return False
-            if is_strict and len(taken) >= most:
+            if is_strict and len(taken) >= max_records:
                 return False
             if is_strict and is_new and room <= sum(o >= self.end for o in taken):
                 return False
@@ -296,7 +302,7 @@ class Pair:
         self.now = 100.0
 
     def acquire(
-        self, member: str, batches: list[ReadBatch], most: int, is_strict: bool, batch_size: int = 0
+        self, member: str, batches: list[ReadBatch], max_records: int, is_strict: bool, batch_size: int = 0
     ) -> None:
         at = self.real.next_offset
         until = self.now + LOCK
@@ -306,11 +312,11 @@ class Pair:
             at,
             batches,
             until=until,
-            max_records=most,
+            max_records=max_records,
             batch_size=batch_size,
             is_strict=is_strict,
         )
-        wanted = self.model.acquire(member, at, batches, until, most, is_strict)
+        wanted = self.model.acquire(member, at, batches, until, max_records, is_strict)
         assert {o: n for first, last, n in found for o in range(first, last + 1)} == wanted
 
     def acknowledge(self, member: str, parts: list[tuple[int, int]], shape: list[Acknowledgement]) -> None:
@@ -401,17 +407,17 @@ class ShareMachine(RuleBasedStateMachine):
 
     @rule(
         member=st.sampled_from("abc"),
-        most=st.integers(1, 15),
+        max_records=st.integers(1, 15),
         is_strict=st.booleans(),
         batch_size=st.integers(0, 4),
         batches=st.integers(1, 4),
     )
-    def acquire(self, member: str, most: int, is_strict: bool, batch_size: int, batches: int) -> None:
+    def acquire(self, member: str, max_records: int, is_strict: bool, batch_size: int, batches: int) -> None:
         if self.pair.real.is_full:
             return
         at = self.pair.real.next_offset
         read = [batch for batch in self.log if batch.last >= at][:batches]
-        self.pair.acquire(member, read, most, is_strict, batch_size)
+        self.pair.acquire(member, read, max_records, is_strict, batch_size)
 
     @rule(member=st.sampled_from("abc"), data=st.data())
     def acknowledge(self, member: str, data: st.DataObject) -> None:
@@ -528,8 +534,8 @@ LOG = [ReadBatch(0, 1), ReadBatch(2, 3)]
 Event = Callable[[Pair], None]
 
 
-def _acquire(member: str, most: int, is_strict: bool) -> Event:
-    return lambda pair: None if pair.real.is_full else pair.acquire(member, LOG, most, is_strict)
+def _acquire(member: str, max_records: int, is_strict: bool) -> Event:
+    return lambda pair: None if pair.real.is_full else pair.acquire(member, LOG, max_records, is_strict)
 
 
 def _acknowledge(member: str, kind: int, is_whole: bool) -> Event:

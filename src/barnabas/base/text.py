@@ -11,18 +11,20 @@ MAX_SHOWN = 300
 MAX_LINE = 1000
 
 
-def shown(text: object, most: int = MAX_SHOWN) -> str:
+def shown(text: object, max_chars: int = MAX_SHOWN) -> str:
     """Return `text` on one line, without unprintable characters: they are escaped.
 
-    Text longer than `most` characters is cut, and its length is added in parentheses. Names, ids and reasons
-    of clients pass through here before a logger of `logger_of` writes them. A raw text could end the line and
-    forge the next one, or contain commands for the terminal.
+    Text longer than `max_chars` characters is cut, and its length is added in parentheses. Names, ids and
+    reasons of clients pass through here before a logger of `logger_of` writes them. A raw text could end the
+    line and forge the next one, or contain commands for the terminal.
     """
     raw = str(text)
-    if len(raw) <= most and raw.isprintable():
+    if len(raw) <= max_chars and raw.isprintable():
         return raw
-    cut = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in raw[:most])
-    return f"{cut[:most]}... ({len(raw)} characters)" if len(raw) > most or len(cut) > most else cut
+    cut = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in raw[:max_chars])
+    if max(len(raw), len(cut)) <= max_chars:
+        return cut
+    return f"{cut[:max_chars]}... ({len(raw)} characters)"
 
 
 def quoted(text: object) -> str:

@@ -269,8 +269,8 @@ def _starts(offset: int, marks: Mapping[TopicPartition, tuple[int, int]]) -> dic
 def _chosen(places: Sequence[TopicPartition], chosen: set[int]) -> list[TopicPartition]:
     absent = sorted(chosen - {place.partition for place in places})
     if absent:
-        most = max(place.partition for place in places)
-        raise click.UsageError(f"--partition {absent[0]}: there is no such partition, the last one is {most}")
+        last = max(place.partition for place in places)
+        raise click.UsageError(f"--partition {absent[0]}: there is no such partition, the last one is {last}")
     return [place for place in places if place.partition in chosen]
 
 

@@ -77,14 +77,14 @@ def from_json(line: bytes, encode_value: Encode | None = None, encode_key: Encod
     )
 
 
-def _whole_number(document: dict[str, Any], name: str, least: int, most: int) -> int | None:
+def _whole_number(document: dict[str, Any], name: str, minimum: int, maximum: int) -> int | None:
     number = document.get(name)
     if number is None:
         return None
     if not isinstance(number, int) or isinstance(number, bool):
         raise ValueError(f'not a record: "{name}" must be a whole number')
-    if not least <= number <= most:
-        raise ValueError(f'not a record that can be sent: "{name}" must lie between {least} and {most}')
+    if not minimum <= number <= maximum:
+        raise ValueError(f'not a record that can be sent: "{name}" must lie between {minimum} and {maximum}')
     return number
 
 

@@ -72,17 +72,17 @@ def word_of(fields: ChangeFields, name: str, allowed: Collection[str]) -> str:
     return value
 
 
-def number_of(fields: ChangeFields, name: str, least: int, most: int) -> int | None:
+def number_of(fields: ChangeFields, name: str, minimum: int, maximum: int) -> int | None:
     """Return the number in the field `name` of a page's form; None if there is no such field.
 
     Raises:
-        QueryError: the field is not a whole number from `least` to `most`.
+        QueryError: the field is not a whole number from `minimum` to `maximum`.
     """
     value = fields.get(name)
     if value is None:
         return None
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise QueryError(f"{name}: write a whole number from {least} to {most}")
+    if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= maximum:
+        raise QueryError(f"{name}: write a whole number from {minimum} to {maximum}")
     return value
 
 

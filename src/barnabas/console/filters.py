@@ -71,17 +71,17 @@ def parse(text: str) -> Filter:
     return _Parser(text).whole()
 
 
-def paths(text: str, most: int = 10) -> list[Callable[[Candidate], Any]]:
+def paths(text: str, max_paths: int = 10) -> list[Callable[[Candidate], Any]]:
     """Parse a list of paths, such as ``value.total,header.region``.
 
     Each function in the result returns a record's value at one path; None if the record has no such value.
 
     Raises:
-        FilterError: an item is not a path, or there are more than `most`.
+        FilterError: an item is not a path, or there are more than `max_paths`.
     """
     found = [part for part in text.split(",") if part.strip()]
-    if len(found) > most or len(text) > LONGEST:
-        raise FilterError(f"at most {most} columns can be added")
+    if len(found) > max_paths or len(text) > LONGEST:
+        raise FilterError(f"at most {max_paths} columns can be added")
     return [_Parser(part).path() for part in found]
 
 

@@ -253,10 +253,10 @@ class TopicReader:
         """
         cells: list[list[Any]] = []
         next_one = first
-        most = _BEGIN_WITH if self._looks <= 1 else _ONE_BY_ONE
+        max_cells = _BEGIN_WITH if self._looks <= 1 else _ONE_BY_ONE
         try:
             for found in records_in(chunk, first):
-                if len(cells) == most:
+                if len(cells) == max_cells:
                     return cells, next_one, True
                 record = found.record
                 hue = -1 if record.key is None else zlib.crc32(record.key) % 360

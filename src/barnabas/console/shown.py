@@ -51,7 +51,7 @@ def shown(
     how: str = "auto",
     decode: Decode | None = None,
     masks: Masks = (),
-    most: int = MAX_SHOWN,
+    max_chars: int = MAX_SHOWN,
 ) -> dict[str, Any]:
     """Convert the bytes of a key, a value or a header to JSON data for a page.
 
@@ -61,7 +61,7 @@ def shown(
         decode: decodes bytes by a registered schema; None if there is no registry.
         masks: paths in JSON to hide. If the value is not JSON, it is hidden completely, because the position
             of the secret is unknown.
-        most: largest number of characters of the text.
+        max_chars: largest number of characters of the text.
 
     Returns:
         ``{"is": "null"}``, ``{"is": "hidden"}``, or ``{"is": format, "text": ..., "bytes": size}``. The last
@@ -74,19 +74,23 @@ def shown(
     decoded = decode(data) if decode is not None and (how == "auto" or masks) else None
     if decoded is not None:
         kind, schema, value = decoded
-        return {"is": kind, "schema": schema, **size, **_json(value, masks, most)}
+        return {"is": kind, "schema": schema, **size, **_json(value, masks, max_chars)}
     if masks or how in ("auto", "json"):
         value = parsed(data.decode(errors="replace"))
         if value is not NOT_JSON:
-            return {"is": "json", **size, **_json(value, masks, most)}
+            return {"is": "json", **size, **_json(value, masks, max_chars)}
         if masks:
             return HIDDEN
     if how == "hex" or (how == "auto" and not _is_text(data)):
-        return {"is": "hex", **size, **_cut(data[: most // 3].hex(" "), most, len(data) > most // 3)}
+        return {
+            "is": "hex",
+            **size,
+            **_cut(data[: max_chars // 3].hex(" "), max_chars, len(data) > max_chars // 3),
+        }
     return {
         "is": "text",
         **size,
-        **_cut(data[: most * 4].decode(errors="backslashreplace"), most, len(data) > most * 4),
+        **_cut(data[: max_chars * 4].decode(errors="backslashreplace"), max_chars, len(data) > max_chars * 4),
     }
 
 
@@ -155,10 +159,10 @@ def parsed(text: str) -> Any:
         return NOT_JSON
 
 
-def _json(value: Any, masks: Masks, most: int) -> dict[str, Any]:
+def _json(value: Any, masks: Masks, max_chars: int) -> dict[str, Any]:
     seen = masked(value, masks)
     is_masked = {"masked": True} if masks and seen != value else {}
-    return {**_cut(_dumped(seen), most), **is_masked}
+    return {**_cut(_dumped(seen), max_chars), **is_masked}
 
 
 def _dumped(value: Any) -> str:
@@ -179,9 +183,9 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-def _cut(text: str, most: int, is_cut: bool = False) -> dict[str, Any]:
-    if len(text) > most:
-        text, is_cut = text[:most], True
+def _cut(text: str, max_chars: int, is_cut: bool = False) -> dict[str, Any]:
+    if len(text) > max_chars:
+        text, is_cut = text[:max_chars], True
     text = visible(text)
     return {"text": text, "cut": True} if is_cut else {"text": text}
 

@@ -53,34 +53,36 @@ class Alert(ABC):
 
 
 class LagAlert(Alert):
-    """Raises an alert for a query that is more than `most` records behind for `after_s` seconds.
+    """Raises an alert for a query that is more than `max_lag` records behind for `after_s` seconds.
 
     An unknown lag counts as 0.
 
     Args:
-        most: number of records; 0 means that there are no alerts.
+        max_lag: number of records; 0 means that there are no alerts.
         after_s: the seconds for which the lag must be too large.
         clock: returns the time in seconds.
         say: called with a sentence when an alert begins, and when it ends.
     """
 
     def __init__(
-        self, most: int, after_s: float, clock: Callable[[], float], say: Callable[[str], None]
+        self, max_lag: int, after_s: float, clock: Callable[[], float], say: Callable[[str], None]
     ) -> None:
         super().__init__(say)
-        self._most = most
+        self._max_lag = max_lag
         self._after_s = after_s
         self._clock = clock
         self._behind_since: dict[str, float] = {}
 
     def _judge(self, query: QueryStatus) -> tuple[str, str]:
         name, lag = query.query, query.lag or 0
-        if not self._most or lag <= self._most:
+        if not self._max_lag or lag <= self._max_lag:
             self._behind_since.pop(name, None)
             return "", f"{name} has caught up: it is {lag:,} records behind"
         now = self._clock()
         is_late = now - self._behind_since.setdefault(name, now) >= self._after_s
-        return f"{name} is {lag:,} records behind, more than alert_lag={self._most:,}" if is_late else "", ""
+        if not is_late:
+            return "", ""
+        return f"{name} is {lag:,} records behind, more than alert_lag={self._max_lag:,}", ""
 
 
 class StuckAlert(Alert):

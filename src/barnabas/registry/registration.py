@@ -277,8 +277,8 @@ def _version_number(state: State, subject: str, body: Mapping[str, Any], mode: M
     return wanted
 
 
-def _number(body: Mapping[str, Any], name: str, least: int) -> int | None:
-    """Return the number in the field `name` of a body; None if the field is missing or below `least`.
+def _number(body: Mapping[str, Any], name: str, minimum: int) -> int | None:
+    """Return the number in the field `name` of a body; None if the field is missing or below `minimum`.
 
     Some clients send a lower number for a missing value. Raises RegistryError 422 for a value that is not a
     whole number, or is larger than `INT_MAX`.
@@ -288,4 +288,4 @@ def _number(body: Mapping[str, Any], name: str, least: int) -> int | None:
         raise RegistryError(422, f"{name} must be a whole number: {value!r}")
     if value is not None and value > INT_MAX:
         raise RegistryError(422, f"{name} is {INT_MAX} at the most")
-    return None if value is None or value < least else value
+    return None if value is None or value < minimum else value

@@ -31,8 +31,8 @@ class Admission:
         never waits. Others wait at most ``maxTriggerDelay``, and not at all without ``minOffsetsPerTrigger``.
         If the result is False, the micro-batch counts as started now.
         """
-        least = self._options.min_offsets_per_trigger
-        if least is None or sum(max(0, end - start[tp]) for tp, end in available.items()) >= least:
+        minimum = self._options.min_offsets_per_trigger
+        if minimum is None or sum(max(0, end - start[tp]) for tp, end in available.items()) >= minimum:
             waits = False
         else:
             delay = self._options.max_trigger_delay_s
@@ -42,21 +42,21 @@ class Admission:
         return waits
 
     def end(
-        self, start: Offsets, available: Offsets, most: int | None, sizes: Callable[[], Sizes]
+        self, start: Offsets, available: Offsets, max_records: int | None, sizes: Callable[[], Sizes]
     ) -> Offsets:
         """Return the end of the micro-batch that begins at `start`.
 
-        The limits are `most` records and the option maxBytesPerTrigger. The end can exceed them, because each
+        The limits are `max_records` and the option maxBytesPerTrigger. The end can exceed them, because each
         partition with a lag advances by at least one record. If no record size is known, maxBytesPerTrigger
         has no effect.
 
         Args:
             available: the latest offsets.
-            most: largest number of records; None for no limit.
+            max_records: largest number of records; None for no limit.
             sizes: returns the mean record size of each partition. It is called only if the options have
                 ``maxBytesPerTrigger``.
         """
-        end = available if most is None else limit_to(most, start, available)
+        end = available if max_records is None else limit_to(max_records, start, available)
         max_bytes = self._options.max_bytes_per_trigger
         if max_bytes is None or not (known := sizes()):
             return end

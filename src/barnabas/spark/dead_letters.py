@@ -20,16 +20,16 @@ class TooManyRejectedError(BarnabasError):
     """One batch has more rows for the dead-letter topic than the limit allows."""
 
 
-def check_rejected(count: int, most: int, topic: str, reason: str = "") -> None:
-    """Raise TooManyRejectedError if `count`, the number of dead letters of a batch, exceeds `most`.
+def check_rejected(count: int, limit: int, topic: str, reason: str = "") -> None:
+    """Raise TooManyRejectedError if `count`, the number of dead letters of a batch, exceeds `limit`.
 
     `topic` is the dead-letter topic, and `reason` is the reason of the last dead letter. The error's text
     has both.
     """
-    if count > most:
+    if count > limit:
         last = f"; the last reason: {reason}" if reason else ""
         raise TooManyRejectedError(
-            f"more than {most} rows of one batch would go to the dead-letter topic {topic} "
+            f"more than {limit} rows of one batch would go to the dead-letter topic {topic} "
             f"(dead_letter_limit): cure the cause, or raise the limit{last}"
         )
 

@@ -411,8 +411,8 @@ def _pauses() -> Iterator[float]:
     return (min(_RETRY_S * max(0, attempt - 1), _LONGEST_PAUSE_S) for attempt in itertools.count())
 
 
-def _furthest_behind(behind: Offsets, most: int) -> list[TopicPartition]:
-    """Return at most `most` partitions with the largest lag. `behind` has the lag of each partition.
+def _furthest_behind(behind: Offsets, max_partitions: int) -> list[TopicPartition]:
+    """Return the `max_partitions` partitions with the largest lag. `behind` has the lag of each partition.
 
     Each topic's partition with the largest lag comes first, then each topic's second one, and so on.
     """
@@ -423,7 +423,7 @@ def _furthest_behind(behind: Offsets, most: int) -> list[TopicPartition]:
         ranked.append((rank[tp.topic], tp))
         rank[tp.topic] += 1
     ranked.sort(key=lambda each: each[0])  # stable: within a rank, the furthest behind come first
-    return [tp for _, tp in ranked[:most]]
+    return [tp for _, tp in ranked[:max_partitions]]
 
 
 def _partition_counts(topics: Mapping[str, Topic]) -> dict[str, int]:

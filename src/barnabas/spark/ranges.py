@@ -83,9 +83,9 @@ class Task(InputPartition):
 
 
 def limit_to(
-    most: int, start: Offsets, available: Offsets, size: Callable[[TopicPartition], float] = lambda _: 1
+    limit: int, start: Offsets, available: Offsets, size: Callable[[TopicPartition], float] = lambda _: 1
 ) -> Offsets:
-    """Return the end offsets of a micro-batch of about `most` records; with `size`, of about `most` bytes.
+    """Return the end offsets of a micro-batch of about `limit` records; with `size`, of about `limit` bytes.
 
     Each partition gets a share in proportion to its lag. Every partition with a lag advances by at least one
     record, so that large partitions do not block small ones. Therefore the result can exceed the limit, as in
@@ -98,9 +98,9 @@ def limit_to(
     """
     lag = {tp: behind for tp, behind in lag_of(available, start).items() if behind}
     total = sum(behind * size(tp) for tp, behind in lag.items())
-    if total <= most:
+    if total <= limit:
         return dict(available)
-    share = {tp: max(1, int(behind * most // total)) for tp, behind in lag.items()}
+    share = {tp: max(1, int(behind * limit // total)) for tp, behind in lag.items()}
     return {tp: start[tp] + share[tp] if tp in share else end for tp, end in available.items()}
 
 

@@ -153,8 +153,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # with a frozen end nothing more comes: to wait would be to wait for ever
         if self._target is None and self._admission.waits(begin, latest):
             return start
-        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        end = self._admission.end(begin, latest, most, lambda: self._lookup.sample(begin, latest))
+        max_records = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        end = self._admission.end(begin, latest, max_records, lambda: self._lookup.sample(begin, latest))
         return self._next(start, processed, Position(end, ids))
 
     def _next(self, start: PositionJson, processed: Position, end: Position) -> PositionJson:

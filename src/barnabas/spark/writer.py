@@ -116,7 +116,7 @@ class _RejectedRows:
 
     def __init__(self, options: WriteOptions) -> None:
         self._topic = options.dead_letter_topic
-        self._most = options.dead_letter_limit
+        self._limit = options.dead_letter_limit
         self.rows = 0
 
     def of(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -127,7 +127,7 @@ class _RejectedRows:
         for batch in batches:
             if self._topic is not None and "topic" in batch.schema.names:
                 self.rows += pc.sum(pc.equal(batch.column("topic"), self._topic)).as_py() or 0
-                check_rejected(self.rows, self._most, self._topic)
+                check_rejected(self.rows, self._limit, self._topic)
             yield batch
 
 

@@ -101,8 +101,8 @@ class TopicWalk:
             return "=" + self.random.choice(ODD)
         return "nowhere" if dice < 0.1 else self.random.choice(NAMES)
 
-    def _names(self, most: int = 3) -> list[str]:
-        names = [self._name() for _ in range(self.random.choice((*range(1, most + 1), 1, 1)))]
+    def _names(self, max_count: int = 3) -> list[str]:
+        names = [self._name() for _ in range(self.random.choice((*range(1, max_count + 1), 1, 1)))]
         return list(dict.fromkeys(names)) if self._is_sound else names
 
     def _assignment(self) -> list[int]:

@@ -9,10 +9,10 @@ from barnabas.pipelines.status import QueryStatus
 class Watch:
     """A `LagAlert` of 100 records for 60 seconds, with a clock that the test sets."""
 
-    def __init__(self, most: int = 100) -> None:
+    def __init__(self, max_lag: int = 100) -> None:
         self.now = 0.0
         self.said: list[str] = []
-        self._alert = LagAlert(most, 60, lambda: self.now, self.said.append)
+        self._alert = LagAlert(max_lag, 60, lambda: self.now, self.said.append)
 
     def look(self, at: float, **lags: int | None) -> list[str]:
         self.now = at
@@ -48,6 +48,6 @@ def test_a_short_excursion_is_none() -> None:
 
 
 def test_without_a_limit_nothing_is_an_alert() -> None:
-    watch = Watch(most=0)
+    watch = Watch(max_lag=0)
     watch.look(0, out=10**9)
     assert watch.look(10**6, out=10**9) == []

@@ -224,11 +224,11 @@ class Consumer:
         offsets = [[*place, offset] for place, offset in self.positions.items()]
         self._world.note(self.name, "seek", offsets=offsets)
 
-    def poll(self, most: int = 1000) -> list[tuple[Place, int, str]]:
+    def poll(self, max_records: int = 1000) -> list[tuple[Place, int, str]]:
         taken: list[tuple[Place, int, str]] = []
         for place, position in self.positions.items():
             for offset, identity, _ in self._world.visible(place, self._isolation):
-                if offset >= position and len(taken) < most:
+                if offset >= position and len(taken) < max_records:
                     taken.append((place, offset, identity))
                     self.positions[place] = offset + 1
         if taken:

@@ -54,14 +54,14 @@ def raise_open_files(enough: int) -> int | None:
     return soft
 
 
-def limit_memory(most: int) -> None:
+def limit_memory(max_bytes: int) -> None:
     """Limit the bytes of data that this process may allocate (RLIMIT_DATA). Windows ignores the call.
 
     Raises:
         OSError, ValueError: a lower limit applies already.
     """
     if resource is not None:
-        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+        resource.setrlimit(resource.RLIMIT_DATA, (max_bytes, max_bytes))
 
 
 def limit_cpu(seconds: int) -> None:

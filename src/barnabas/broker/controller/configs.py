@@ -576,11 +576,11 @@ def check_topic_config(texts: Mapping[str, str | None]) -> None:
 
 
 def _check_lags(config: TopicConfig) -> None:
-    least, most = config.min_compaction_lag_ms, config.max_compaction_lag_ms
-    if least > most:
+    min_lag_ms, max_lag_ms = config.min_compaction_lag_ms, config.max_compaction_lag_ms
+    if min_lag_ms > max_lag_ms:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
-            f"min.compaction.lag.ms={least} is more than max.compaction.lag.ms={most}: lower it",
+            f"min.compaction.lag.ms={min_lag_ms} is more than max.compaction.lag.ms={max_lag_ms}: lower it",
         )
 
 

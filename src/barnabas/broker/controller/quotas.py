@@ -175,9 +175,9 @@ def _text(kind: QuotaKind, value: float) -> str:
         return repr(value)
     if abs(value - round(value)) > _EPSILON or round(value) < 1:
         raise _refuse(f"{kind.value}={value} is not allowed: it must be a whole number")
-    most = INT_MAX if kind is QuotaKind.CONNECTION else LONG_MAX
-    if value > most:
-        raise _refuse(f"{kind.value}={value} is not allowed: it must be at most {most}")
+    maximum = INT_MAX if kind is QuotaKind.CONNECTION else LONG_MAX
+    if value > maximum:
+        raise _refuse(f"{kind.value}={value} is not allowed: it must be at most {maximum}")
     return str(round(value))
 
 

@@ -76,16 +76,17 @@ def _matching(matches: Callable[[str], Any], names: Sequence[str]) -> list[str]:
     return [name for name in names if matches(name) is not None]
 
 
-def _pieces(names: Sequence[str], size: int, most: int) -> Iterator[Sequence[str]]:
-    """Yield slices of `names`. A search in one slice takes at most `most` steps, unless it has only one name.
+def _pieces(names: Sequence[str], size: int, max_steps: int) -> Iterator[Sequence[str]]:
+    """Yield slices of `names`. A search in one slice takes at most `max_steps` steps.
 
     A name takes its number of characters times `size` steps. `size` is the number of instructions in the
-    compiled expression. A slice has at least one name, and at most `_NAMES` names.
+    compiled expression. A slice has at least one name, and at most `_NAMES` names. A slice of one
+    name may take more steps than `max_steps`.
     """
     start, steps = 0, 0
     for end, name in enumerate(names):
         more = size * len(name)
-        if end > start and (steps + more > most or end - start == _NAMES):
+        if end > start and (steps + more > max_steps or end - start == _NAMES):
             yield names[start:end]
             start, steps = end, 0
         steps += more

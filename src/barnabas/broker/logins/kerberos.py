@@ -47,7 +47,7 @@ class _Rule(NamedTuple):
     pattern: re.Pattern[str] | None
     replacement: str
     #: how many places are replaced; 0 for all
-    most: int
+    max_replacements: int
     case: str
 
     def apply(self, principal: KerberosPrincipal) -> str | None:
@@ -59,7 +59,7 @@ class _Rule(NamedTuple):
         if self.match is not None and not self.match.fullmatch(name):
             return None
         if self.pattern is not None:
-            name = self.pattern.sub(self._replaced, name, count=self.most)
+            name = self.pattern.sub(self._replaced, name, count=self.max_replacements)
         return name.lower() if self.case == "L" else name.upper() if self.case == "U" else name
 
     def _replaced(self, found: re.Match[str]) -> str:

@@ -172,8 +172,8 @@ class LogMoves:
             await asyncio.sleep(pause)
             pause = min(2 * pause, 1.0)
 
-    async def _copy_some(self, current: PartitionLog, future: PartitionLog, most: int) -> int:
-        """Copy at most about `most` bytes from the log `current` to the copy `future`.
+    async def _copy_some(self, current: PartitionLog, future: PartitionLog, max_bytes: int) -> int:
+        """Copy at most about `max_bytes` bytes from the log `current` to the copy `future`.
 
         Return the number of copied bytes; 0 if there is nothing to copy. If the copy has records that the log
         does not have, only remove these records, and return 1: there may be records to copy now.
@@ -183,7 +183,7 @@ class LogMoves:
             return 1
         _follow(current, future)
         epoch = current.files.truncation_epoch
-        chunks = _read(current, future, most)
+        chunks = _read(current, future, max_bytes)
         if not chunks:
             return 0
         data = await self._pool.run(_joined, chunks)
@@ -396,9 +396,9 @@ def _joined(chunks: Sequence[Chunk]) -> bytes:
     return b"".join([bytes(chunk) for chunk in chunks])
 
 
-def _read(current: PartitionLog, future: PartitionLog, most: int) -> list[Chunk]:
+def _read(current: PartitionLog, future: PartitionLog, max_bytes: int) -> list[Chunk]:
     offset = max(future.log_end_offset, current.log_start_offset)
-    return list(current.read(offset, most, current.log_end_offset).chunks)
+    return list(current.read(offset, max_bytes, current.log_end_offset).chunks)
 
 
 def _add_earlier_producers(current: PartitionLog, future: PartitionLog) -> None:

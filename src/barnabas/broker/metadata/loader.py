@@ -218,16 +218,16 @@ class MetadataLoader:
         self._damaged = {path: self._damaged[path] for path in self._damaged.keys() - read}
         self._damaged.update(damaged)
 
-    def _pop_changed(self, most: int) -> dict[str, None]:
-        """Remove the paths of the `most` oldest changes, and return these paths, the oldest change first.
+    def _pop_changed(self, max_paths: int) -> dict[str, None]:
+        """Remove and return the paths of the oldest `max_paths` changes, the oldest change first.
 
         The limit keeps each turn of the event loop short if many nodes have changed.
         """
         changed = self._changed
-        if len(changed) <= most:
+        if len(changed) <= max_paths:
             self._changed = {}
             return changed
-        return {path: changed.pop(path) for path in list(itertools.islice(changed, most))}
+        return {path: changed.pop(path) for path in list(itertools.islice(changed, max_paths))}
 
     def _apply(self, delta: ImageDelta) -> None:
         self._image = delta.after

@@ -453,7 +453,7 @@ class InFlight:
             if is_throttled:
                 if plan.count:
                     return False  # not together with other records
-                taken = min(taken, self._most_together(deliveries, batch.last - batch.first + 1))
+                taken = min(taken, self._max_together(deliveries, batch.last - batch.first + 1))
             plan.add(first, first + taken - 1, deliveries)
             if taken < size or is_throttled:
                 return False
@@ -468,7 +468,7 @@ class InFlight:
         """
         return max(_LOWEST_THROTTLED, (self.limits.deliveries + 1) // 2)
 
-    def _most_together(self, deliveries: int, batch_records: int) -> int:
+    def _max_together(self, deliveries: int, batch_records: int) -> int:
         """Return how many records of a batch may be delivered together (`_throttled`).
 
         Args:
@@ -822,13 +822,13 @@ class InFlight:
         """Return the ranges in the order of their offsets. The caller must not change them."""
         return self._ranges
 
-    def ranges_from(self, offset: Offset, most: int) -> Sequence[Range]:
-        """Return at most `most` ranges, from the range that contains `offset` on.
+    def ranges_from(self, offset: Offset, max_ranges: int) -> Sequence[Range]:
+        """Return at most `max_ranges` ranges, from the range that contains `offset` on.
 
         The caller must not change them.
         """
         index = max(0, self._index_of(offset))
-        return self._ranges[index : index + most]
+        return self._ranges[index : index + max_ranges]
 
     def _index_of(self, offset: Offset, low: int = 0) -> int:
         """Return the index of the range that contains `offset`; `start` <= `offset` < `end`.

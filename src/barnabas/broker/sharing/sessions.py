@@ -73,12 +73,12 @@ class ShareSessions:
     """All share sessions of a broker. The event loop owns this object.
 
     Args:
-        most: returns the most sessions that the broker allows (``group.share.max.share.sessions``).
+        max_sessions: returns the number of sessions that may be open (``group.share.max.share.sessions``).
         on_end: called when a session ends, with its member, and whether it was the group's last session.
     """
 
-    def __init__(self, most: Callable[[], int], on_end: Callable[[Member, bool], None]) -> None:
-        self._most = most
+    def __init__(self, max_sessions: Callable[[], int], on_end: Callable[[Member, bool], None]) -> None:
+        self._max_sessions = max_sessions
         self._on_end = on_end
         self._sessions: dict[Member, ShareSession] = {}
         self._partitions = 0
@@ -108,7 +108,7 @@ class ShareSessions:
                 ErrorCode.INVALID_REQUEST, "a group id and a member id of at most 64 characters are needed"
             )
         earlier = self._sessions.get(member)
-        if earlier is None and len(self._sessions) >= self._most():
+        if earlier is None and len(self._sessions) >= self._max_sessions():
             raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
         number = connection.connection_id
         if number not in self._connections:

@@ -166,7 +166,7 @@ class SharePartition:
         self._is_waking = False
         #: the number of records whose locks have expired
         self.expired_locks = 0
-        #: the result of `available_bytes`: its first offset, its end offset, its `most`, and the size
+        #: the result of `available_bytes`: its first offset, its end offset, its `max_bytes`, and the size
         self._counted_bytes = UNKNOWN_OFFSET, UNKNOWN_OFFSET, 0, 0
         #: whether the share partition ends when all changes are stored
         self._is_leaving = False
@@ -247,31 +247,31 @@ class SharePartition:
             and not flight.is_full
         )
 
-    def available_bytes(self, most: int) -> int:
-        """Return the size of the batches from the first available record on, counted up to `most` bytes.
+    def available_bytes(self, max_bytes: int) -> int:
+        """Return the size of the batches from the first available record on, counted up to `max_bytes` bytes.
 
         Return 0 if `can_acquire` is false.
 
         As in Kafka, the result is an estimate: other members may have acquired some of the records. Return
-        `most` if the records are in an older segment, or on disk only.
+        `max_bytes` if the records are in an older segment, or on disk only.
         """
         if not self.can_acquire:
             return 0
         assert self._in_flight is not None
         partition_log, at = self.partition.log, self._in_flight.next_offset
         if at < partition_log.files.segments.active.base_offset:
-            return most
+            return max_bytes
         bound = self._bound(self.config)
         first, end, counted_to, size = self._counted_bytes
-        if (first, end) == (at, bound) and (size < counted_to or most <= counted_to):
+        if (first, end) == (at, bound) and (size < counted_to or max_bytes <= counted_to):
             return size
         try:
             size = partition_log.read(
-                at, most + partition_log.config.max_message_bytes, bound, True, False
+                at, max_bytes + partition_log.config.max_message_bytes, bound, True, False
             ).size
         except ColdRead:
-            return most
-        self._counted_bytes = at, bound, most, size
+            return max_bytes
+        self._counted_bytes = at, bound, max_bytes, size
         return size
 
     def acquire(self, member: str, limits: FetchLimits) -> AcquiredRecords | None:

@@ -107,9 +107,9 @@ class SealedSegments:
         fails, raise nothing: the file then lacks the new entries.
         """
         with suppress(OSError):
-            most = len(segments)
-            if self._count > 2 * most + _MAX_STALE:
-                self._write(self.file.read_at(most * _SIZE, (self._count - most) * _SIZE))
+            segment_count = len(segments)
+            if self._count > 2 * segment_count + _MAX_STALE:
+                self._write(self.file.read_at(segment_count * _SIZE, (self._count - segment_count) * _SIZE))
             self.file.write_at([_encoded(segments, places)], self._count * _SIZE)
             self._count += len(places)
 

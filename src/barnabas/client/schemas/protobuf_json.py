@@ -182,7 +182,7 @@ def _float(value: Any, path: str, *, is_single: bool) -> float:
 
 
 def _integer(value: Any, path: str, bits: int, *, is_signed: bool) -> int:
-    least, most = (-(1 << bits - 1), 1 << bits - 1) if is_signed else (0, 1 << bits)
+    minimum, end = (-(1 << bits - 1), 1 << bits - 1) if is_signed else (0, 1 << bits)
     number = value
     if (
         isinstance(value, str)
@@ -193,6 +193,6 @@ def _integer(value: Any, path: str, bits: int, *, is_signed: bool) -> int:
         number = int(value)
     if isinstance(number, float) and number.is_integer():
         number = int(number)
-    fits = isinstance(number, int) and not isinstance(number, bool) and least <= number < most
-    require(fits, path, value, f"a whole number from {least} to {most - 1}")
+    fits = isinstance(number, int) and not isinstance(number, bool) and minimum <= number < end
+    require(fits, path, value, f"a whole number from {minimum} to {end - 1}")
     return int(number)

@@ -23,18 +23,18 @@ def inside(path: str, step: str | int) -> str:
     return f"{path}.{step}" if step.isidentifier() else f"{path}[{value_text(step, _LONGEST_STEP)}]"
 
 
-def value_text(value: Any, most: int = _LONGEST_VALUE) -> str:
+def value_text(value: Any, max_chars: int = _LONGEST_VALUE) -> str:
     """Return a JSON value as text for an error message.
 
-    A text or number is cut to `most` characters. Of an object, the result has the first names; of an array,
-    the number of items.
+    A text or number is cut to `max_chars` characters. Of an object, the result has the first names; of an
+    array, the number of items.
     """
     if isinstance(value, dict) and value:
         return f"an object of {', '.join(value_text(name, _LONGEST_STEP) for name in list(value)[:5])}"
     if isinstance(value, list) and value:
         return f"an array of {len(value)}"
-    text = json.dumps(value[:most] if isinstance(value, str) else value, ensure_ascii=False)
-    return shown(text, most)
+    text = json.dumps(value[:max_chars] if isinstance(value, str) else value, ensure_ascii=False)
+    return shown(text, max_chars)
 
 
 def require(fits: bool, path: str, value: Any, allowed: str) -> None:

@@ -147,7 +147,7 @@ def broker(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
         QueryError: `name` is not a whole number.
         KafkaError: no live broker has this id, and no partition has a replica on a broker with this id.
     """
-    number = whole({"id": name}, "id", 0, most=2**31 - 1)
+    number = whole({"id": name}, "id", 0, maximum=2**31 - 1)
     metadata = view.metadata()
     member = next((each for each in members_of(view.brokers, metadata) if each.id == number), None)
     if member is None:

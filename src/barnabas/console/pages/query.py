@@ -19,10 +19,10 @@ class QueryError(BarnabasError):
     """A parameter is not allowed; the message has its name, its value and the allowed values."""
 
 
-def whole(query: Query, name: str, default: int, least: int = 0, most: int = 2**63 - 1) -> int:
+def whole(query: Query, name: str, default: int, minimum: int = 0, maximum: int = 2**63 - 1) -> int:
     """Return the whole number in the parameter `name`; `default` if the query does not have it.
 
-    Raises QueryError if the parameter is not a whole number from `least` to `most`.
+    Raises QueryError if the parameter is not a whole number from `minimum` to `maximum`.
     """
     text = query.get(name, "")
     if not text:
@@ -30,9 +30,9 @@ def whole(query: Query, name: str, default: int, least: int = 0, most: int = 2**
     try:
         number = int(text)
     except ValueError:
-        number = least - 1
-    if not least <= number <= most:
-        raise QueryError(f"{name}={text[:40]}: write a whole number from {least} to {most}")
+        number = minimum - 1
+    if not minimum <= number <= maximum:
+        raise QueryError(f"{name}={text[:40]}: write a whole number from {minimum} to {maximum}")
     return number
 
 

@@ -76,7 +76,7 @@ def records(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
     }
 
 
-def search(view: ClusterView, name: str, query: Query, row: Row[T], most: int) -> Search[T]:
+def search(view: ClusterView, name: str, query: Query, row: Row[T], max_rows: int) -> Search[T]:
     """Search for the records that a query selects. Return the ended search, with rows sorted by time.
 
     Args:
@@ -84,14 +84,14 @@ def search(view: ClusterView, name: str, query: Query, row: Row[T], most: int) -
         name: name of the topic.
         query: query of the records page.
         row: converts a record to a row of the result.
-        most: largest number of rows.
+        max_rows: largest number of rows.
 
     Raises:
         QueryError, FilterError: a part of the query is invalid, or needs values that the console hides.
         KafkaError: there is no such topic.
     """
     topic = described(view, name)
-    limit = whole(query, "limit", min(50, most), 1, most)
+    limit = whole(query, "limit", min(50, max_rows), 1, max_rows)
     passes = parse(query["filter"]) if query.get("filter", "").strip() else None
     if passes is not None and view.privacy.hide_values:
         raise QueryError("filter: values are hidden here (--hide-values), and a filter would tell of them")
@@ -293,7 +293,7 @@ def record_of(view: ClusterView, name: str, query: Query) -> Record:
         QueryError: there is no such record, its partition has no leader, or a part of the query is invalid.
         KafkaError, ClientError: the record cannot be read.
     """
-    partition = whole(query, "partition", 0, most=2**31 - 1)
+    partition = whole(query, "partition", 0, maximum=2**31 - 1)
     return record_at(view, name, partition, whole(query, "offset", 0), with_aborted=True)
 
 
@@ -321,22 +321,26 @@ def record_at(
     raise QueryError(f"offset={offset}: {name[:40]}-{partition} has no such record")
 
 
-def content(view: ClusterView, record: Record, how: str, masks: Masks, most: int = PREVIEW) -> dict[str, Any]:
+def content(
+    view: ClusterView, record: Record, how: str, masks: Masks, max_chars: int = PREVIEW
+) -> dict[str, Any]:
     """Return the data of a record for a page: ``key``, ``value``, ``headers`` and ``origin``.
 
     ``headers`` has [name, value] for each header. The key, the value and the headers' values are results of
-    `shown`, each with at most `most` characters. ``origin`` is the topic to which a dead letter can be sent
-    again; None for other records. If the console hides values, key and value are `HIDDEN`, and there are no
-    headers and no origin.
+    `shown`, each with at most `max_chars` characters. ``origin`` is the topic to which a dead letter can be
+    sent again; None for other records. If the console hides values, key and value are `HIDDEN`, and there are
+    no headers and no origin.
 
     `how` is "auto", "text", "json" or "hex". `masks` are paths in the value's JSON to hide.
     """
     if view.privacy.hide_values:
         return {"key": HIDDEN, "value": HIDDEN, "headers": [], "origin": None}
     return {
-        "key": shown(record.key, how, view.decode, most=most),
-        "value": shown(record.value, how, view.decode, masks, most),
-        "headers": [[visible(header), shown(value, how, most=most)] for header, value in record.headers],
+        "key": shown(record.key, how, view.decode, max_chars=max_chars),
+        "value": shown(record.value, how, view.decode, masks, max_chars),
+        "headers": [
+            [visible(name), shown(value, how, max_chars=max_chars)] for name, value in record.headers
+        ],
         "origin": visible(origin(record.headers) or "") or None,
     }
 

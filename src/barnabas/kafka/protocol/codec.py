@@ -65,8 +65,9 @@ def decoder(cls: type[Message], version: int) -> Decoder:
 def counting_decoder(cls: type[Message], version: int) -> CountingDecoder:
     """Return a decoder that counts elements, for a message that may be large.
 
-    ``counting_decoder(cls, version)(buffer, position, most)`` returns the message and its number of elements.
-    It raises the same errors as a `decoder`, and TooManyElements if there are more than `most` elements.
+    ``counting_decoder(cls, version)(buffer, position, max_elements)`` returns the message and its number of
+    elements. It raises the same errors as a `decoder`, and TooManyElements if there are more than
+    `max_elements` elements.
     """
     known = _counting_decoders.get((cls, version))
     if known is None:

@@ -44,10 +44,10 @@ def compile_decoder(message: type[Message], version: int) -> Decoder:
 
 
 def compile_counting_decoder(message: type[Message], version: int) -> CountingDecoder:
-    """Return ``decode(buffer, position, most)``: like `compile_decoder`, for messages that may be large.
+    """Return ``decode(buffer, position, max_elements)``: like `compile_decoder`, for large messages.
 
     ``decode`` returns the message and the number of its elements (see `wire.MAX_ELEMENTS`). It raises
-    TooManyElements as soon as there are more than `most` elements.
+    TooManyElements as soon as there are more than `max_elements` elements.
     """
     decoder: CountingDecoder = _compile(_CountingCompiler(message, version, dict(_NAMES)))
     return decoder
@@ -293,12 +293,12 @@ class _Compiler(FunctionBuilder):
 
 
 class _CountingCompiler(_Compiler):
-    parameters = "buffer, pos, most"
-    result = "message, most - left"
+    parameters = "buffer, pos, max_elements"
+    result = "message, max_elements - left"
 
     def __init__(self, message: type[Message], version: int, names: dict[str, Any]) -> None:
         super().__init__(message, version, names)
-        self.emit("left = most")
+        self.emit("left = max_elements")
 
     def count(self, n: str) -> None:
         self.emit(f"left -= {n}", "if left < 0: too_many_elements()")

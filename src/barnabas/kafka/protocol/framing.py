@@ -164,7 +164,7 @@ def parse_request(frame: Readable) -> tuple[RequestHeader, Request]:
     return header, message
 
 
-def parse_counted(frame: Readable, most: int) -> tuple[RequestHeader, Request, int]:
+def parse_counted(frame: Readable, max_elements: int) -> tuple[RequestHeader, Request, int]:
     """Return the header and the message of a request frame, and the number of the message's elements.
 
     The elements of all arrays and the tagged fields count. In a frame of at most `SMALL_FRAME` bytes, they
@@ -172,7 +172,7 @@ def parse_counted(frame: Readable, most: int) -> tuple[RequestHeader, Request, i
 
     Raises:
         ProtocolError: the frame is not exactly one request of a known API and version.
-        TooManyElements: the message has more than `most` elements.
+        TooManyElements: the message has more than `max_elements` elements.
     """
     try:
         api_key, version, correlation_id, length = _REQUEST_HEADER.unpack_from(frame)
@@ -191,10 +191,12 @@ def parse_counted(frame: Readable, most: int) -> tuple[RequestHeader, Request, i
         if len(frame) <= SMALL_FRAME:
             return header, decode(frame, position), 0
         decode_counted = codec.counting_decoder(request_class(api_key), version)
-        message, count = decode_counted(frame, position, most)
+        message, count = decode_counted(frame, position, max_elements)
     except TooManyElements:
         name = request_class(api_key).api_name
-        raise TooManyElements(f"{name} v{version} has more than {most} elements in its arrays") from None
+        raise TooManyElements(
+            f"{name} v{version} has more than {max_elements} elements in its arrays"
+        ) from None
     except (error, IndexError):
         raise codec.cut_short(request_class(api_key), version, frame) from None
     return header, message, count

@@ -199,11 +199,11 @@ def keys_and_values(data: bytes, position: int, count: int) -> list[tuple[bytes 
     return found
 
 
-def records_without_key(payload: bytes, count: int, most: int) -> list[int]:
-    """Return the indexes of the first `most` records of an uncompressed batch payload that have no key.
+def records_without_key(payload: bytes, count: int, limit: int) -> list[int]:
+    """Return the indexes of the first `limit` records of an uncompressed batch payload that have no key.
 
     Raises:
-        KafkaError: CORRUPT_MESSAGE, the bytes are not `count` records. After `most` indexes the rest of the
+        KafkaError: CORRUPT_MESSAGE, the bytes are not `count` records. After `limit` indexes the rest of the
             bytes is not checked.
     """
     found: list[int] = []
@@ -225,7 +225,7 @@ def records_without_key(payload: bytes, count: int, most: int) -> list[int]:
                 position += 1
             if payload[position + 1] == _NULL:
                 found.append(index)
-                if len(found) == most:
+                if len(found) == limit:
                     return found
             if length < 0 or position >= end:
                 raise _corrupt("a record is shorter than its fields")

@@ -39,12 +39,12 @@ def test_a_job_that_fails_is_logged_and_runs_again(caplog: pytest.LogCaptureFixt
 
 def test_a_run_is_over_before_the_next_interval_begins() -> None:
     async def scenario() -> int:
-        running = most = 0
+        running = peak = 0
 
         async def work() -> None:
-            nonlocal running, most
+            nonlocal running, peak
             running += 1
-            most = max(most, running)
+            peak = max(peak, running)
             await asyncio.sleep(5.0)
             running -= 1
 
@@ -52,7 +52,7 @@ def test_a_run_is_over_before_the_next_interval_begins() -> None:
         job.start()
         await asyncio.sleep(30.0)
         await stop_all([job])
-        return most
+        return peak
 
     assert run_virtual(scenario()) == 1
 

@@ -74,9 +74,9 @@ def test_requests_are_those_of_the_codec(positions, limits, numbers, client_id):
                         fetch_offset=offset,
                         last_fetched_epoch=last_epoch,
                         log_start_offset=start,
-                        partition_max_bytes=most,
+                        partition_max_bytes=max_bytes,
                     )
-                    for index, leader_epoch, offset, last_epoch, start, most in partitions
+                    for index, leader_epoch, offset, last_epoch, start, max_bytes in partitions
                 ],
             )
             for topic_id, partitions in grouped(positions)

@@ -22,7 +22,7 @@ class Source:
         for fetch in list(self.waiting_fetches):
             fetch.try_now(self)
 
-    def available_bytes(self, most):
+    def available_bytes(self, max_bytes):
         self._calls.append("count")
         return self.bytes
 

@@ -26,8 +26,10 @@ def batch_of(*bounds):
     return [ReadBatch(first, last) for first, last in bounds]
 
 
-def acquire(flight, batches, member="a", until=10.0, most=500, **options):
-    return flight.acquire(member, flight.next_offset, batches, until=until, max_records=most, **options)
+def acquire(flight, batches, member="a", until=10.0, max_records=500, **options):
+    return flight.acquire(
+        member, flight.next_offset, batches, until=until, max_records=max_records, **options
+    )
 
 
 def store(flight):
@@ -38,15 +40,15 @@ def store(flight):
 
 def test_batches_stay_whole_beyond_the_limit_of_records():
     flight = InFlight(0, Limits())
-    assert acquire(flight, batch_of((0, 4), (5, 9), (10, 14)), most=6) == [(0, 9, 1)]
+    assert acquire(flight, batch_of((0, 4), (5, 9), (10, 14)), max_records=6) == [(0, 9, 1)]
     assert flight.end == 10
 
 
 def test_a_strict_limit_divides_a_batch_and_the_rest_is_next():
     flight = InFlight(0, Limits())
-    assert acquire(flight, batch_of((0, 4), (5, 9)), most=6, is_strict=True) == [(0, 5, 1)]
+    assert acquire(flight, batch_of((0, 4), (5, 9)), max_records=6, is_strict=True) == [(0, 5, 1)]
     assert flight.next_offset == 6
-    assert acquire(flight, batch_of((5, 9)), most=6, is_strict=True) == [(6, 9, 1)]
+    assert acquire(flight, batch_of((5, 9)), max_records=6, is_strict=True) == [(6, 9, 1)]
 
 
 def test_the_size_of_a_part_is_counted_in_whole_batches():
@@ -88,17 +90,17 @@ def test_a_batch_that_is_acknowledged_whole_costs_one_range():
 def test_a_record_that_no_member_can_process_is_alone_at_its_last_delivery():
     """500 records are delivered again and again. The last attempts deliver fewer at a time, finally one."""
     flight = InFlight(0, Limits(deliveries=5))
-    most: dict[int, int] = {}
+    largest: dict[int, int] = {}
     finished = False
     while not finished:
         parts = acquire(flight, batch_of((0, 499)))
         delivered = sum(last - first + 1 for first, last, _ in parts)
         for _, _, count in parts:
-            most[count] = max(most.get(count, 0), delivered)
+            largest[count] = max(largest.get(count, 0), delivered)
         flight.acknowledge("a", [Acknowledgement(first, last, [RELEASE]) for first, last, _ in parts], 10.0)
         store(flight)
         finished = flight.start == 500
-    assert most == {1: 500, 2: 500, 3: 500, 4: 250, 5: 1}
+    assert largest == {1: 500, 2: 500, 3: 500, 4: 250, 5: 1}
 
 
 def test_good_records_are_saved_from_the_one_that_kills_its_member():
@@ -124,7 +126,7 @@ def test_redelivered_records_are_not_mixed_with_throttled_ones():
     for _ in range(3):
         flight.acknowledge("a", [Acknowledgement(2, 3, [RELEASE])], 10.0)
         store(flight)
-        acquire(flight, batch_of((0, 3), (4, 5)), most=1)
+        acquire(flight, batch_of((0, 3), (4, 5)), max_records=1)
     flight.acknowledge("a", [Acknowledgement(0, 0, [RELEASE])], 10.0)
     flight.expire(11.0)
     store(flight)
@@ -204,7 +206,7 @@ def test_two_thousand_alternating_answers_become_few_ranges_again():
     types = [ACCEPT, RELEASE] * 1000
     flight.acknowledge("a", [Acknowledgement(0, 1999, types)], 10.0)
     assert len(store(flight).batches) == 1999  # the first one moves the start offset
-    acquire(flight, batch_of((0, 1999)), most=5000)
+    acquire(flight, batch_of((0, 1999)), max_records=5000)
     flight.acknowledge("a", [Acknowledgement(o, o, [ACCEPT]) for o in range(1, 2000, 2)], 10.0)
     store(flight)
     assert not flight.ranges() and flight.start == 2000

@@ -30,8 +30,8 @@ class Connection:
 
 
 class Sessions(ShareSessions):
-    def __init__(self, most=10):
-        super().__init__(lambda: most, lambda *ended: self.ended.append(ended))
+    def __init__(self, max_sessions=10):
+        super().__init__(lambda: max_sessions, lambda *ended: self.ended.append(ended))
         #: member, and whether it was the last one of its group
         self.ended = []
 
@@ -120,7 +120,7 @@ def test_the_close_of_a_replaced_session_leaves_the_new_one():
 
 
 def test_no_more_sessions_than_the_setting_allows():
-    sessions = Sessions(most=1)
+    sessions = Sessions(max_sessions=1)
     connection = Connection(1)
     sessions.open(A, connection)
     assert code(sessions.open, B, connection) is ErrorCode.SHARE_SESSION_LIMIT_REACHED

@@ -318,20 +318,20 @@ class _Handler(ConnectionHandler):
         del received[:length]
         return data
 
-    def _receive(self, most: int, timeout: float) -> bytes:
-        """Wait for data. Return at most `most` bytes, plus bytes of the same TLS record, if any.
+    def _receive(self, max_bytes: int, timeout: float) -> bytes:
+        """Wait for data. Return at most `max_bytes` bytes, plus bytes of the same TLS record, if any.
 
         Raises kazoo's timeout exception if no data arrives within `timeout` seconds, and ConnectionDropped if
         the server has closed the connection.
         """
         with self._socket_error_handling():
-            while (data := self._receive_now(most)) is None:
+            while (data := self._receive_now(max_bytes)) is None:
                 if not self.handler.select([self._socket], [], [], timeout)[0]:
                     raise self.handler.timeout_exception("socket time-out during read") from None
             return data
 
-    def _receive_now(self, most: int) -> bytes | None:
-        """Return at most `most` bytes that have arrived; None if there are none that can be decrypted yet.
+    def _receive_now(self, max_bytes: int) -> bytes | None:
+        """Return at most `max_bytes` bytes that have arrived; None if none of them can be decrypted yet.
 
         Over TLS, add the rest of the decrypted TLS record. Never wait.
 
@@ -339,7 +339,7 @@ class _Handler(ConnectionHandler):
             ConnectionDropped: the server has closed the connection.
         """
         try:
-            data: bytes = self._socket.recv(most)
+            data: bytes = self._socket.recv(max_bytes)
         except (BlockingIOError, ssl.SSLWantReadError):
             return None
         if not data:

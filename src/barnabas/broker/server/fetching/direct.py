@@ -319,9 +319,9 @@ class _WaitingFetch:
                 partition.followed(layout.replica, layout.broker_epoch, offset, target.replica_start)
                 target.is_new = False
             records = NOTHING
-            most = min(left, target.max_bytes)
-            if offset != end and (most > 0 or not size):
-                records = log.read(offset, most, end, not size, may_wait)
+            max_bytes = min(left, target.max_bytes)
+            if offset != end and (max_bytes > 0 or not size):
+                records = log.read(offset, max_bytes, end, not size, may_wait)
                 size += records.size
                 left = max(0, left - records.size)
             self._read[target] = records

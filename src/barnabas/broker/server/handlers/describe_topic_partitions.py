@@ -52,9 +52,11 @@ def describe_topic_partitions(
     names = [
         name for name in sorted({topic.name for topic in request.topics} or image.topics) if name >= first
     ]
-    most = max(1, min(request.response_partition_limit, view.config.max_request_partition_size_limit))
+    max_partitions = max(
+        1, min(request.response_partition_limit, view.config.max_request_partition_size_limit)
+    )
     if context.access.is_unrestricted:
-        for _ in _fill(response, image, context, names, start if names[:1] == [first] else 0, most):
+        for _ in _fill(response, image, context, names, start if names[:1] == [first] else 0, max_partitions):
             pass
         return response
 
@@ -64,7 +66,7 @@ def describe_topic_partitions(
         async for name in long_work.slices(names):
             (shown if context.access.on_topic(Operation.DESCRIBE, name) else refused).append(name)
         begin = start if shown[:1] == [first] else 0
-        async for _ in long_work.slices(_fill(response, image, context, shown, begin, most)):
+        async for _ in long_work.slices(_fill(response, image, context, shown, begin, max_partitions)):
             pass
         if request.topics:
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -194,7 +194,7 @@ def _fetch_of(
 
     Return the response, or an awaitable of it that reads from disk or waits for records.
     """
-    max_bytes = _most(ports, request)
+    max_bytes = _max_bytes(ports, request)
     admits = None
     if context.usage is not None and context.usage.max_fetch_bytes < math.inf:
         max_bytes = min(max_bytes, int(context.usage.max_fetch_bytes))
@@ -214,7 +214,7 @@ def _fetch_of(
     return _attempt(ports, context, operation, request.max_wait_ms)
 
 
-def _most(ports: Ports, request: FetchRequest) -> int:
+def _max_bytes(ports: Ports, request: FetchRequest) -> int:
     """Return the largest allowed size of the response's records, in bytes."""
     return max(0, min(request.max_bytes, ports.view.config.fetch_max_bytes))
 
@@ -225,7 +225,7 @@ def _keep(ports: Ports, context: RequestContext, request: FetchRequest) -> Fetch
         ports.replicas,
         requested(request),
         min_bytes=request.min_bytes,
-        max_bytes=_most(ports, request),
+        max_bytes=_max_bytes(ports, request),
         committed=request.isolation_level == READ_COMMITTED,
         from_followers=context.api_version >= FOLLOWERS_VERSION,
         is_in_doubt=ports.is_in_doubt,
@@ -284,7 +284,7 @@ def _fetch_for_replica(
         replica=replica,
         broker_epoch=state.replica_epoch,
         min_bytes=request.min_bytes,
-        max_bytes=_most(ports, request),
+        max_bytes=_max_bytes(ports, request),
         throttle=ports.throttles.leader,
     )
     max_wait_ms = 0 if session is not None and session.is_hurried else request.max_wait_ms

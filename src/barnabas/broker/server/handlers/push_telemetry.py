@@ -35,18 +35,18 @@ def push_telemetry(
     if request.client_instance_id in _RESERVED:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     client = clients.find(request.client_instance_id, attributes_of(request.client_instance_id, context))
-    most = view.config.telemetry_max_bytes
-    error = _refusal(client, request, clients.now(), most)
+    max_bytes = view.config.telemetry_max_bytes
+    error = _refusal(client, request, clients.now(), max_bytes)
     client.is_ending = request.terminating
     if error is not None:
         return _answer(clients, client, error)
     if not request.metrics:
         return _answer(clients, client, ErrorCode.NONE)
-    return _store(clients, long_work, client, request, most)
+    return _store(clients, long_work, client, request, max_bytes)
 
 
 def _refusal(
-    client: ClientInstance, request: PushTelemetryRequest, now: float, most: int
+    client: ClientInstance, request: PushTelemetryRequest, now: float, max_bytes: int
 ) -> ErrorCode | None:
     if client.is_ending:
         return ErrorCode.INVALID_REQUEST
@@ -56,7 +56,7 @@ def _refusal(
         return ErrorCode.UNKNOWN_SUBSCRIPTION_ID
     if request.compression_type not in tuple(Compression):
         return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-    return ErrorCode.TELEMETRY_TOO_LARGE if len(request.metrics) > most else None
+    return ErrorCode.TELEMETRY_TOO_LARGE if len(request.metrics) > max_bytes else None
 
 
 async def _store(
@@ -64,35 +64,35 @@ async def _store(
     long_work: LongWork,
     client: ClientInstance,
     request: PushTelemetryRequest,
-    most: int,
+    max_bytes: int,
 ) -> PushTelemetryResponse:
     try:
-        pushed = await long_work.run(_read, request.compression_type, request.metrics, most)
+        pushed = await long_work.run(_read, request.compression_type, request.metrics, max_bytes)
         clients.keep(client, pushed)
     except KafkaError as error:
         return _answer(clients, client, error.code)
     return _answer(clients, client, ErrorCode.NONE)
 
 
-def _read(compression: int, metrics: bytes, most: int) -> Pushed:
+def _read(compression: int, metrics: bytes, max_bytes: int) -> Pushed:
     """Decompress and decode the metrics of a PushTelemetry request.
 
     Args:
         compression: number of the compression type, as in the request.
         metrics: the compressed metrics.
-        most: largest allowed size of the decompressed metrics, in bytes.
+        max_bytes: largest allowed size of the decompressed metrics, in bytes.
 
     Raises:
-        KafkaError: TELEMETRY_TOO_LARGE, the decompressed metrics have more than `most` bytes; INVALID_RECORD,
-            the metrics are invalid.
+        KafkaError: TELEMETRY_TOO_LARGE, the decompressed metrics have more than `max_bytes` bytes;
+            INVALID_RECORD, the metrics are invalid.
     """
     try:
-        data = decompress(compression, metrics, most)
+        data = decompress(compression, metrics, max_bytes)
     except ExpandsTooFarError as error:
         raise KafkaError(ErrorCode.TELEMETRY_TOO_LARGE) from error
     except KafkaError as error:  # as Apache Kafka, where the plugin that is to read it fails
         raise KafkaError(ErrorCode.INVALID_RECORD) from error
-    if len(data) > most:
+    if len(data) > max_bytes:
         raise KafkaError(ErrorCode.TELEMETRY_TOO_LARGE)
     try:
         return read_metrics(data)

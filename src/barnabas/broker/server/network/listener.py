@@ -38,9 +38,9 @@ def max_per_ip(config: BrokerConfig, host: str) -> tuple[int, str]:
     if not.
     """
     for override in config.max_connections_per_ip_overrides:
-        address, _, most = override.rpartition(":")
+        address, _, limit = override.rpartition(":")
         if canonical_address(address) == host:
-            return int(most), "max.connections.per.ip.overrides"
+            return int(limit), "max.connections.per.ip.overrides"
     return config.max_connections_per_ip, "max.connections.per.ip"
 
 
@@ -49,8 +49,8 @@ class Connections:
 
     Args:
         view: settings of the broker.
-        most: number of connections for which the process has file descriptors. With more connections, a log
-            could fail to open a file, and its log directory would go offline.
+        max_descriptors: number of file descriptors for connections; None for no limit. With more connections,
+            a log could fail to open a file, and its log directory would go offline.
         busy_polling: polls for requests before the event loop sleeps.
         rates: limits the rate of new connections.
     """
@@ -59,7 +59,7 @@ class Connections:
         self,
         view: BrokerView,
         *,
-        most: int | None = None,
+        max_descriptors: int | None = None,
         busy_polling: BusyPolling | None = None,
         rates: ConnectionRates | None = None,
     ) -> None:
@@ -68,7 +68,7 @@ class Connections:
         #: name of the inter-broker listener, to which the broker-wide ``max.connection.creation.rate`` does
         #: not apply; "" if clients use this listener, too
         self.protected = ""
-        self._most = most
+        self._max_descriptors = max_descriptors
         self.busy_polling = busy_polling
         self.close_log = CloseLog()
         self.shared_buffer = memoryview(bytearray(SHARED_BYTES))
@@ -105,12 +105,12 @@ class Connections:
             return None
         config = self._view.config
         host = session.client_host
-        if self._most is not None and len(self._open) >= self._most:
+        if self._max_descriptors is not None and len(self._open) >= self._max_descriptors:
             log.warning(
                 "refusing a connection from %s: %d are open, and the rest of the files this process may open "
                 "is for logs: raise the limit (ulimit -n)",
                 host,
-                self._most,
+                self._max_descriptors,
             )
             return None
         if len(self._open) >= config.max_connections:
@@ -127,9 +127,9 @@ class Connections:
                 limit_here,
             )
             return None
-        most, setting = max_per_ip(config, host)
-        if self._per_ip[host] >= most:
-            log.warning("refusing a connection from %s: %s=%d reached", host, setting, most)
+        limit, setting = max_per_ip(config, host)
+        if self._per_ip[host] >= limit:
+            log.warning("refusing a connection from %s: %s=%d reached", host, setting, limit)
             return None
         if not self.rates.admit(host):
             line = self.close_log.line(
@@ -258,8 +258,8 @@ class Listener:
     @property
     def first_request_bytes(self) -> int:
         config = self.config
-        most = config.socket_request_max_bytes
-        return min(most, config.sasl_server_max_receive_size) if self.endpoint.has_sasl else most
+        max_bytes = config.socket_request_max_bytes
+        return min(max_bytes, config.sasl_server_max_receive_size) if self.endpoint.has_sasl else max_bytes
 
     def begin(self) -> Serve:
         return self._begin()

@@ -207,13 +207,13 @@ class Login:
         A login ends after ``connections.max.reauth.ms``, or when its token expires, whichever comes first.
         """
         config = self._logins.view.config.for_listener(self._listener, self._mechanism)
-        most = config.connections_max_reauth_ms
+        max_ms = config.connections_max_reauth_ms
         if exchange.expires_ms is None:
-            return most
+            return max_ms
         left = max(
             1, exchange.expires_ms - self._logins.view.clock.now_ms()
         )  # 0 would mean that it never ends
-        return min(left, most) if most else left
+        return min(left, max_ms) if max_ms else left
 
     async def _fail(
         self, client: LoginClient, header: RequestHeader | None, exchange: Exchange, error: SaslError

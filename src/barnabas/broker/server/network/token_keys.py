@@ -83,8 +83,8 @@ class TokenKeys:
 
     async def _renew(self) -> None:
         config = self._config
-        first = config.sasl_oauthbearer_jwks_endpoint_retry_backoff_ms / 1000
-        most = config.sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms / 1000
+        first_backoff = config.sasl_oauthbearer_jwks_endpoint_retry_backoff_ms / 1000
+        max_backoff = config.sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms / 1000
         interval = config.sasl_oauthbearer_jwks_endpoint_refresh_ms / 1000
         backoff = 0.0
         while True:
@@ -103,7 +103,7 @@ class TokenKeys:
                         self._url,
                         error,
                     )
-                backoff = min(backoff * 2 or first, most)
+                backoff = min(backoff * 2 or first_backoff, max_backoff)
             else:
                 backoff = 0.0
                 await asyncio.sleep(min(_EAGER_SECONDS, interval))

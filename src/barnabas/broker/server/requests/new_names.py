@@ -32,16 +32,16 @@ class NewNames:
     Args:
         what: kind of the names, for messages.
         setting: name of the setting with the limit, for messages.
-        most: returns how many names one principal may create.
+        limit: returns how many names one principal may create.
         exists: returns whether a name exists; None if this broker does not coordinate the name.
     """
 
     def __init__(
-        self, what: str, setting: str, most: Callable[[], int], exists: Callable[[str], bool | None]
+        self, what: str, setting: str, limit: Callable[[], int], exists: Callable[[str], bool | None]
     ) -> None:
         self._what = what
         self._setting = setting
-        self._most = most
+        self._limit = limit
         self._exists = exists
         #: by principal, the names that were checked longest ago first
         self._names: dict[Principal, dict[str, None]] = {}
@@ -64,10 +64,10 @@ class NewNames:
             names = self._names[principal] = {}
         if name in names:
             return
-        most = self._most()
-        if len(names) >= most:
+        limit = self._limit()
+        if len(names) >= limit:
             self._forget_gone(names)
-        if len(names) >= most:
+        if len(names) >= limit:
             if principal not in self._warned:
                 self._warned.add(principal)
                 log.warning(
@@ -79,7 +79,7 @@ class NewNames:
                 )
             raise KafkaError(
                 ErrorCode.POLICY_VIOLATION,
-                f"{self._setting}={most}: use existing {self._what}, or delete some",
+                f"{self._setting}={limit}: use existing {self._what}, or delete some",
             )
         self._warned.discard(principal)
         names[name] = None

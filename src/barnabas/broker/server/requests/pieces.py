@@ -242,9 +242,9 @@ def elements(message: Struct) -> int:
     )
 
 
-def has_more_elements(message: Struct, most: int) -> bool:
-    """Whether the arrays of a message have more than `most` elements. This counts no further than needed."""
-    return _left(message, most) < 0
+def has_more_elements(message: Struct, max_elements: int) -> bool:
+    """Whether the arrays of a message have more than `max_elements` elements. Then it stops counting."""
+    return _left(message, max_elements) < 0
 
 
 def _left(message: Struct, left: int) -> int:

@@ -43,7 +43,7 @@ class Foundation:
         self.telemetry = TelemetryClients(Subscriptions(view), clock, environment.random)
         self.connections = Connections(
             view,
-            most=files_for_connections(environment.filesystem),
+            max_descriptors=files_for_connections(environment.filesystem),
             busy_polling=busy_polling,
             rates=ConnectionRates(
                 clock.monotonic, Windows(config.quota_window_num, config.quota_window_size_seconds)

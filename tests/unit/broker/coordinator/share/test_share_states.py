@@ -390,13 +390,13 @@ def test_a_state_is_not_deleted_under_a_member_that_comes_meanwhile(coordinate, 
 def test_a_group_has_one_conversation_at_a_time_also_when_one_comes_as_another_ends(coordinate):
     async def scenario(groups):
         ((_, shard),) = groups.coordinator.active_shards()
-        inside, most, tasks = 0, 0, []
+        inside, peak, tasks = 0, 0, []
 
         async def talk():
-            nonlocal inside, most
+            nonlocal inside, peak
             async with shard.shares.states.exclusive("g"):
                 inside += 1
-                most = max(most, inside)
+                peak = max(peak, inside)
                 await asyncio.sleep(0.01)
                 inside -= 1
 
@@ -405,7 +405,7 @@ def test_a_group_has_one_conversation_at_a_time_also_when_one_comes_as_another_e
         await first
         await second
         await asyncio.gather(*tasks)
-        assert most == 1
+        assert peak == 1
 
     coordinate(scenario)
 

@@ -302,7 +302,7 @@ def test_connections_above_the_limit_are_refused_and_a_free_place_is_taken_again
 
 def test_connections_leave_the_logs_the_files_they_need(run, caplog):
     async def scenario(server):
-        server.connections._most = 1
+        server.connections._max_descriptors = 1
         first = await server.connect()
         first.send(first.heartbeat(1))
         await first.answer(1)

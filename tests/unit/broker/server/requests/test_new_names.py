@@ -16,11 +16,11 @@ ALICE, BOB = Principal("alice"), Principal("bob")
 class World:
     """The existing names, and the limit."""
 
-    def __init__(self, most: int) -> None:
-        self.most = most
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
         self.existing: set[str] = set()
         self.elsewhere: set[str] = set()
-        self.names = NewNames("groups", "barnabas.groups.per.principal", lambda: self.most, self.exists)
+        self.names = NewNames("groups", "barnabas.groups.per.principal", lambda: self.limit, self.exists)
 
     def exists(self, name: str) -> bool | None:
         return None if name in self.elsewhere else name in self.existing
@@ -76,5 +76,5 @@ def test_a_bound_that_is_raised_holds_at_once() -> None:
     world = World(1)
     world.use(ALICE, "a")
     assert world.refuses(ALICE, "b")
-    world.most = 2
+    world.limit = 2
     assert not world.refuses(ALICE, "b")
