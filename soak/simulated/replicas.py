@@ -162,6 +162,8 @@ class Replicas:
         name, state = leader.topic_partition, self._decisions.states.get(leader.topic_partition)
         if state is None or (state.leader, state.leader_epoch) != (number, leader.leader_epoch):
             return
+        if self._decisions.topic_ids.get(name.topic) != _topic_id(leader.log):
+            return  # the broker does not know yet that the topic was deleted, and created again
         missing = {*state.isr} - {number} - {*leader.successors}
         if missing:
             self._complain("member-not-counted", f"{name} of broker {number}: {missing} of {state.isr}")

@@ -144,9 +144,10 @@ class MemoryPersister:
     async def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> None:
         await self._answer("initialize", key, state_epoch, start_offset)
         known = self.states.get(key)
-        if known is not None and known.state_epoch > state_epoch:
+        state = ShareState(state_epoch, -1, start_offset, 0, ())
+        if known is not None and known.state_epoch >= state_epoch and known != state:
             raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
-        self.states[key] = ShareState(state_epoch, -1, start_offset, 0, ())
+        self.states[key] = state
 
     async def delete(self, key: SharePartitionKey) -> None:
         await self._answer("delete", key)

@@ -63,10 +63,11 @@ class SharePersister(Protocol):
 
         The new state has the state epoch `state_epoch`, so that later writes with a lower state epoch fail.
         If `start_offset` is -1, the partition's leader chooses the start offset. Repeating a call with the
-        same arguments succeeds.
+        same arguments succeeds, and changes nothing, until the partition's leader has changed the state.
 
         Raises:
-            KafkaError: FENCED_STATE_EPOCH, the stored state epoch is higher.
+            KafkaError: FENCED_STATE_EPOCH, the stored state epoch is higher, or it is equal and the state has
+                changed since its initialization.
         """
 
     async def read(self, key: SharePartitionKey, leader_epoch: LeaderEpoch) -> ShareState:

@@ -127,8 +127,9 @@ class ShareShard:
         unknown. From any other start offset on, no record is finished.
 
         Raises:
-            KafkaError: FENCED_STATE_EPOCH, the stored state epoch is higher than `state_epoch`;
-                UNKNOWN_TOPIC_OR_PARTITION, the partition is not in the broker's image of the metadata.
+            KafkaError: FENCED_STATE_EPOCH, the stored state epoch is higher than `state_epoch`, or it is
+                equal and the state has changed since its initialization; UNKNOWN_TOPIC_OR_PARTITION, the
+                partition is not in the broker's image of the metadata.
         """
         held = self.states.get(key)
         before = ShareState() if held is None else held.state
@@ -140,6 +141,11 @@ class ShareShard:
             start_offset=start_offset,
             delivery_complete_count=-1 if start_offset == -1 else 0,
         )
+        if held is not None and state_epoch == before.state_epoch:
+            # A repetition. It must not undo what members have done since, perhaps long ago.
+            if state == before:
+                return Result()
+            raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
         return self._snapshot(key, state, None)
 
     def read(self, key: SharePartitionKey, leader_epoch: LeaderEpoch) -> Result[ShareState]:

@@ -202,6 +202,24 @@ def test_a_state_that_an_earlier_group_has_left_is_replaced(coordinate):
     coordinate(scenario)
 
 
+def test_a_former_coordinator_does_not_replace_the_state_that_its_successor_has_initialized(coordinate):
+    """The former one was paused, and has the group's old epoch. Only the successor commits records."""
+
+    async def scenario(groups):
+        groups.topics(t=1)
+        groups.persister.open.clear()
+        await groups.share_beat("a", 0, "t")
+        await settle()
+        progressed = ShareState(77, 3, 500, 2, ())
+        groups.persister.states[key("t", 0)] = progressed
+        groups.log.failure = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        groups.persister.open.set()
+        await settle()
+        assert groups.persister.states == {key("t", 0): progressed}
+
+    coordinate(scenario)
+
+
 def test_many_partitions_are_initialized_a_hundred_at_a_time(coordinate, told):
     async def scenario(groups):
         groups.topics(t=250)

@@ -50,8 +50,11 @@ class Model:
     def initialize(self, epoch: int, start: int) -> ErrorCode | None:
         if epoch < self.epoch:
             return ErrorCode.FENCED_STATE_EPOCH
-        self.epoch, self.start, self.records = epoch, start, {}
-        self.complete = -1 if start == -1 else 0
+        before = self.epoch, self.start, self.complete, self.records
+        after = epoch, start, -1 if start == -1 else 0, dict[int, tuple[int, int]]()
+        if self.records is not None and epoch == self.epoch and before != after:
+            return ErrorCode.FENCED_STATE_EPOCH
+        self.epoch, self.start, self.complete, self.records = after
         return None
 
     def write(self, epoch: int, leader: int, start: int, given: Any) -> ErrorCode | None:

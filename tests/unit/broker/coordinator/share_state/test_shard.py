@@ -111,6 +111,20 @@ def test_a_new_initialization_replaces_the_state_and_fences_writers_from_before(
     share(scenario)
 
 
+def test_a_repeated_initialization_does_not_undo_what_members_have_done_since(share):
+    """A former group coordinator was paused before its request. The next one has initialized the state."""
+
+    async def scenario(shares):
+        await shares.initialize(3, -1)
+        assert await shares.initialize(3, -1) is None
+        await shares.write((0, 9, 2, 1), state_epoch=3, leader_epoch=7)
+        before = shares.states
+        assert await shares.initialize(3, -1) is ErrorCode.FENCED_STATE_EPOCH
+        assert shares.states == before
+
+    share(scenario)
+
+
 @pytest.mark.parametrize("limit", [0, 1, 3])
 def test_a_snapshot_follows_so_many_updates(share, limit):
     async def scenario(shares):

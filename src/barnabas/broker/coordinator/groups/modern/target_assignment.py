@@ -82,9 +82,12 @@ class TargetAssigner(Generic[G, D]):
         """Remove all state of a deleted group."""
         self._verified.pop(group_id, None)
 
-    def raise_epoch(self, draft: D) -> None:
-        """Raise the group epoch in the draft, because the members need a new target assignment."""
-        epoch = draft.group.epoch + 1
+    def raise_epoch(self, draft: D, above: int = 0) -> None:
+        """Raise the group epoch in the draft, above `above` at least.
+
+        The members then need a new target assignment.
+        """
+        epoch = max(draft.group.epoch, above) + 1
         draft.put_epoch(epoch, self._topics.metadata_hash(draft.group.topics_in_use()))
         logger.info("group %s: epoch %d", draft.group_id, epoch)
 

@@ -63,7 +63,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupDraft]):
         self._assigner = ShareTargetAssigner(Topics(view), lambda group_id: self._delayed.begin(group_id))
         self._delayed = DelayedAssignments(self._group, self._assigner.inputs, self._change, assigning)
         self._timeouts = Timeouts(context.timers, self._fence)
-        self.states = ShareStates(view, persister, self._group, self._change, self._began)
+        self.states = ShareStates(view, persister, self._group, self._change, self._began, self._raise_epoch)
         self._membership = ShareMembership(
             view, self._assigner, self._timeouts, self.states.begin, rebalances
         )
@@ -222,7 +222,12 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupDraft]):
         """
         if draft.group.members:
             self._rebalances.add()
-            self._assigner.raise_epoch(draft)
+            self._raise_epoch(draft)
+
+    def _raise_epoch(self, draft: ShareGroupDraft, above: int = 0) -> None:
+        """Raise the group epoch, above `above` at least, and write a target assignment for the members."""
+        self._assigner.raise_epoch(draft, above)
+        if draft.group.members:
             self._assigner.assign(draft)
 
     def _fence(self, late: ExpiredTimeout) -> None:

@@ -49,6 +49,7 @@ class ShareStates:
             it raises KafkaError.
         began: called with a draft in which partitions have become initialized. This function must raise the
             group epoch.
+        raise_epoch: called with a draft and an epoch; must raise the group epoch, above this one at least.
     """
 
     def __init__(
@@ -58,12 +59,14 @@ class ShareStates:
         find: Callable[[str], ShareGroup | None],
         change: Callable[[str, Callable[[ShareGroupDraft], None]], Awaitable[None]],
         began: Callable[[ShareGroupDraft], None],
+        raise_epoch: Callable[[ShareGroupDraft, int], None],
     ) -> None:
         self._view = view
         self._persister = persister
         self._find = find
         self._change = change
         self._began = began
+        self._raise_epoch = raise_epoch
         self._locks: dict[str, asyncio.Lock] = {}
         #: by group: the number of tasks that hold the lock, or wait for it
         self._lock_users: Counter[str] = Counter()
@@ -103,7 +106,8 @@ class ShareStates:
         """Initialize the states of partitions. Return an error for each partition that failed.
 
         The caller must be in the context of `exclusive`. An earlier group of the same name may have left a
-        state with a higher state epoch. The new state then gets the epoch after that one.
+        state with a higher state epoch. Then the group epoch rises above it, and the new state gets the new
+        group epoch.
 
         Args:
             offsets: the partitions, with the new start offsets.
@@ -185,9 +189,23 @@ class ShareStates:
         except KafkaError as error:
             if error.code is not ErrorCode.FENCED_STATE_EPOCH:
                 raise
-            # An earlier group of this name has left a state: use a higher state epoch.
+            # An earlier group of this name has left a state, or another broker coordinates the group now.
+            # Only the coordinator can commit a record: a former one does not replace its successor's state.
             left = await self._persister.summary(key)
-            await self._persister.initialize(key, left.state_epoch + 1, start_offset)
+            higher = await self._raised_epoch(key.group, left.state_epoch)
+            await self._persister.initialize(key, higher, start_offset)
+
+    async def _raised_epoch(self, group_id: str, above: int) -> int:
+        """Raise the group epoch above `above` at least, and return it when it is committed."""
+        epoch = above
+
+        def change(draft: ShareGroupDraft) -> None:
+            nonlocal epoch
+            self._raise_epoch(draft, above)
+            epoch = draft.group.epoch
+
+        await self._change(group_id, change)
+        return epoch
 
     async def _each(
         self,
