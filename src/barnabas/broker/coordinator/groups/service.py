@@ -209,12 +209,14 @@ class GroupCoordinator(Coordinator[GroupShard]):
     def join(self, request: JoinGroupRequest, caller: Caller) -> MaybeAwaitable[JoinGroupResponse]:
         """Handle JoinGroup: check the request, and run `GroupShard.join`.
 
-        If the group is an empty consumer group, a classic group replaces it first.
+        If the group is an empty consumer group and the request has no member id, a classic group replaces it
+        first.
 
         Raises:
             KafkaError: INVALID_GROUP_ID, the id is empty or too long; INVALID_SESSION_TIMEOUT, the session
                 timeout is outside of the broker's limits; INVALID_REQUEST, a string is too long for a record;
-                the errors of `GroupShard.join` and `CoordinatorRuntime.write`.
+                UNKNOWN_MEMBER_ID, the consumer group is empty and the request has a member id; the errors of
+                `GroupShard.join` and `CoordinatorRuntime.write`.
         """
         _checked(request.group_id)
         config = self._view.config
@@ -233,6 +235,8 @@ class GroupCoordinator(Coordinator[GroupShard]):
             )
         group = self._read(request.group_id, lambda shard: shard.groups.get(request.group_id))
         if isinstance(group, ConsumerGroup) and group.is_empty:
+            if request.member_id:  # the id of a former member: its JoinGroup must not delete the group
+                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
             return self._join_instead(request, caller)
         return self._join(request, caller)
 

@@ -245,6 +245,21 @@ def test_empty_groups_change_their_kind_and_keep_their_offsets(coordinate, told)
     coordinate(scenario)
 
 
+@pytest.mark.parametrize("instance", [None, "i"])
+def test_former_classic_member_does_not_delete_the_empty_consumer_group(coordinate, instance):
+    async def scenario(groups):
+        groups.topics(t=1)
+        await groups.enter("a", "t")
+        await groups.beat("a", -1)
+        before = groups.consumer_group()
+        stale = groups.join("gone", instance=instance, protocols=offers("t"))
+        assert await groups.error(stale) is ErrorCode.UNKNOWN_MEMBER_ID
+        assert groups.consumer_group() == before
+        assert (await groups.restart()).consumer_group().epoch == before.epoch
+
+    coordinate(scenario)
+
+
 def test_members_of_both_protocols_survive_a_restart(coordinate, told):
     async def scenario(groups):
         groups.topics(t=2)
