@@ -628,7 +628,6 @@ class LogManager:
         for directory, opened in found.items():
             if directory is kept:
                 continue
-            is_contained = _contains(found[kept], opened)
             log.warning(
                 "%s is in %s and in %s: the broker uses the latter",
                 topic_partition,
@@ -637,15 +636,8 @@ class LogManager:
             )
             del directory.logs[topic_partition]
             directory.forget(topic_partition)
-            opened.abandon()
-            try:
-                aside = directory.set_aside(topic_partition, "delete" if is_contained else "stray")
-            except OSError as error:
-                directory.env.handle_error(topic_partition, error)
-                continue
-            if is_contained:
-                self._run(TreeRemoval(directory.env.fs, aside))
-            yield directory
+            if self._put_away(directory, opened, found[kept]):
+                yield directory
 
     async def _load_copies(
         self,
@@ -732,28 +724,34 @@ class LogManager:
         kept = copy if other is None else longest_log({each: _end(each) for each in (other, copy)})
         directory.futures[topic_partition] = kept
         if other is not None:
-            self._put_away_copy(directory, current, kept, other if kept is copy else copy)
+            left = other if kept is copy else copy
+            log.warning(
+                "%s and %s are copies of %s: its move continues with the first one, which reaches further",
+                kept.files.path,
+                left.files.path,
+                topic_partition,
+            )
+            self._put_away(directory, left, current)
         return True
 
-    def _put_away_copy(
-        self, directory: LogDirectory, current: PartitionLog, kept: PartitionLog, left: PartitionLog
-    ) -> None:
-        log.warning(
-            "%s and %s are copies of %s: its move continues with the first one, which reaches further",
-            kept.files.path,
-            left.files.path,
-            current.topic_partition,
-        )
+    def _put_away(self, directory: LogDirectory, left: PartitionLog, whole: PartitionLog) -> bool:
+        """Close the second log of a partition in `directory`, or the second copy of its log.
+
+        Delete `left` if `whole` contains all of it. If not, only rename its folder to a name that ends with
+        ``-stray``. Return False if the folder cannot be renamed.
+        """
+        is_contained = _contains(whole, left)
         left.abandon()
-        is_contained = _contains(current, left)
-        suffix = "delete" if is_contained else "stray"
         try:
-            aside = directory.set_folder_aside(left.files.path, current.topic_partition, suffix)
+            aside = directory.set_folder_aside(
+                left.files.path, left.topic_partition, "delete" if is_contained else "stray"
+            )
         except OSError as error:
-            directory.env.handle_error(current.topic_partition, error)
-            return
+            directory.env.handle_error(left.topic_partition, error)
+            return False
         if is_contained:
             self._run(TreeRemoval(directory.env.fs, aside))
+        return True
 
     def _open_logs(self) -> set[TopicPartition]:
         return {topic_partition for directory in self._directories for topic_partition in directory.logs}

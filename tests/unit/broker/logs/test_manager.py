@@ -984,6 +984,26 @@ def test_an_emptied_log_is_compared_with_another_one_by_its_end(play, records, e
     play(scenario, "/a", "/b")
 
 
+def test_a_second_log_whose_folder_cannot_be_renamed_stays_where_it_is(play):
+    async def scenario(bench):
+        bench.logs.close()
+        await leave_log(bench.disk, "/a", 5, 5)
+        await leave_log(bench.disk, "/b", 8, 5)
+        again = Bench("/a", "/b", disk=bench.disk)
+        partition = TopicPartition("t", 0)
+        bench.disk.refuse = lambda operation, path: (
+            OSError(5, "I/O error") if (operation, path) == ("rename", "/a/t-0") else None
+        )
+        await again.logs.load({partition: b"t" * 16}, lambda _: CONFIG)
+        bench.disk.refuse = None
+        assert again.logs.directory_of(partition).path == "/b"
+        assert [directory.failure is None for directory in again.logs.directories] == [False, True]
+        assert "t-0" in again.folders("/a") and "t-0" in again.folders("/b")
+        again.logs.close()
+
+    play(scenario, "/a", "/b")
+
+
 def test_the_start_of_what_a_replica_was_does_not_hide_what_it_copies_after_a_crash(play):
     async def scenario(bench):
         log = bench.create("t", records=6)

@@ -378,6 +378,25 @@ def test_a_second_copy_with_records_that_the_log_lacks_is_kept_aside(play, is_lo
     play(scenario)
 
 
+def test_a_second_copy_whose_folder_cannot_be_renamed_takes_its_directory_offline(play):
+    async def scenario(bench):
+        bench.create(50)
+        names = {length: leave_copy(bench, length, 0) for length in (30, 10)}
+        await bench.stop()
+        again = Bench(bench.disk)
+        shorter = f"/b/{names[10]}"
+        bench.disk.refuse = lambda operation, path: (
+            OSError(5, "I/O error") if (operation, path) == ("rename", shorter) else None
+        )
+        await again.load()
+        bench.disk.refuse = None
+        assert again.log.log_end_offset == 50
+        assert sorted(again.folders("/b")) == sorted(names.values())
+        await again.stop()
+
+    play(scenario)
+
+
 def test_a_second_copy_that_cannot_be_opened_does_not_replace_the_first(play):
     async def scenario(bench):
         bench.create(50)
