@@ -23,7 +23,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-TOOL_SECONDS = 60
+#: time limit of a tool or a Java scenario: the slowest ones take 30 s on a busy machine
+TOOL_SECONDS = 180
 #: tools that Kafka 4.4 has in another package: for settings, and for the contents of segments
 _TOOLS = ("kafka.admin", "kafka.tools") if KAFKA_VERSION < "4.4" else ("org.apache.kafka.tools",) * 2
 CONFIGS, DUMP = f"{_TOOLS[0]}.ConfigCommand", f"{_TOOLS[1]}.DumpLogSegments"

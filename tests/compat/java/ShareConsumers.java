@@ -187,6 +187,7 @@ public final class ShareConsumers {
     }
 
     void locksOfAPartitionAreLimited() throws Exception {
+        configure("share.record.lock.duration.ms", "60000"); // on a busy machine, 2000 locks take longer than 30 s
         try (KafkaProducer<String, String> producer = producer(Map.of("batch.size", "0"))) {
             for (int i = 0; i < 2100; i++) {
                 producer.send(new ProducerRecord<>(topic, 0, null, "" + i));
