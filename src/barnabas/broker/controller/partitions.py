@@ -119,13 +119,16 @@ class PartitionControl:
     def on_image(self, delta: ImageDelta) -> None:
         """If this broker is the controller, update all partitions after changes of brokers or settings.
 
-        Also update them after a user has mended or restored the state of a partition.
+        Also update them after a user has mended or restored the state of a partition. If brokers were only
+        admitted, their partitions are up to date, and only unclean elections can have become possible.
         """
         self._failed_dirs.on_image(delta)
-        if self._writes.is_controller and (
-            delta.brokers or delta.broker_configs or delta.topic_configs or _is_mended(delta)
-        ):
+        if not self._writes.is_controller:
+            return
+        if _must_settle(delta) or delta.broker_configs or delta.topic_configs or _is_mended(delta):
             self.begin()
+        elif delta.brokers:
+            self._unclean.begin()
 
     def begin(self) -> None:
         """Start a task that updates leaders and ISRs of all partitions.
@@ -337,6 +340,15 @@ class PartitionControl:
         if after is None:
             raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, "no other replica in sync can lead now")
         return Change(partition, state, after)
+
+
+def _must_settle(delta: ImageDelta) -> bool:
+    """Whether a broker has changed in another way than that the controller has admitted it."""
+    before, after = delta.before, delta.after
+    return delta.brokers and (
+        before.brokers != after.brokers
+        or any(before.is_admitted(broker) > after.is_admitted(broker) for broker in after.brokers)
+    )
 
 
 def _is_mended(delta: ImageDelta) -> bool:

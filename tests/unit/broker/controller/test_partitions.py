@@ -16,9 +16,10 @@ from tests.unit.broker.controller.conftest import Member, join_by, until
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import TopicPartition
 from barnabas.broker.config import BrokerConfig
-from barnabas.broker.controller import ConfigChange, ConfigResource, NewTopic
+from barnabas.broker.controller import ConfigChange, ConfigResource, NewTopic, partition_changes
 from barnabas.broker.controller.configs import AlterOperation, ResourceType
 from barnabas.broker.controller.elections import ElectionType
+from barnabas.broker.controller.partition_changes import Eligibility
 from barnabas.broker.controller.partitions import IsrProposal
 from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.image import BrokerState, PartitionState, TopicImage
@@ -292,6 +293,29 @@ def test_lone_broker_writes_each_state_once_when_it_starts() -> None:
         assert cluster.state() == before._replace(leader_epoch=1, partition_epoch=1)
 
     play(scenario, brokers=1)
+
+
+def test_controller_passes_over_the_partitions_once_for_a_broker_that_returns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settled: list[PartitionState] = []
+
+    def settle(state: PartitionState, min_isr: int, eligible: Eligibility) -> PartitionState:
+        settled.append(state)
+        return partition_changes.settle(state, min_isr, eligible)
+
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.make_topic((1, 2), (2, 3))
+        await cluster.stop(3)
+        await cluster.has(1, isr=(2,))
+        await cluster.controller.controller.partitions.caught_up()
+        monkeypatch.setattr("barnabas.broker.controller.partitions.settle", settle)
+        await cluster.start(3)
+        await until(lambda: cluster.controller.image.is_admitted(3))
+        await cluster.controller.controller.partitions.caught_up()
+        assert settled == [cluster.state(0), cluster.state(1)]
+
+    play(scenario)
 
 
 def test_broker_that_may_have_lost_records_leaves_the_isr_though_the_leader_is_still_starting() -> None:
