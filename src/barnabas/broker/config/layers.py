@@ -10,7 +10,7 @@ name in this layer.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import IntEnum
 from typing import Any, ClassVar, NamedTuple, Self
@@ -52,7 +52,7 @@ class Entry(NamedTuple):
     source: Source
 
 
-def entries(names: Sequence[str], layers: Sequence[Layer]) -> Iterator[Entry]:
+def entries(names: Sequence[str], layers: Iterable[Layer]) -> Iterator[Entry]:
     """Yield every text that `layers` have for one of `names`.
 
     The entries are in the order of the layers, and in each layer in the order of `names`. The first entry
@@ -176,6 +176,18 @@ class Settings:
         self = cls.__new__(cls)
         self._fill(layers, given)
         return self
+
+    @classmethod
+    def read_one(cls, name: str, layers: Sequence[Layer]) -> Any:
+        """Return the value of one setting, which `from_layers` would give it; `name` has dots.
+
+        Raises:
+            ConfigError: the value is not allowed.
+        """
+        setting = cls.declared[name]
+        set_layers = (layer for layer in layers if layer.source is not Source.DEFAULT_CONFIG)
+        entry = next(entries(setting.names, set_layers), None)
+        return cls._defaults[name.replace(".", "_")] if entry is None else read(setting, entry, cls.declared)
 
     @classmethod
     def default_layer(cls) -> Layer:

@@ -38,6 +38,7 @@ from barnabas.broker.metadata.store import Create, Delete, Operation, Set
 log = logger_of(__name__)
 
 _MIN_ISR = "min.insync.replicas"
+_LAGS = ("min.compaction.lag.ms", "max.compaction.lag.ms")
 _KERBEROS_RULES = "sasl.kerberos.principal.to.local.rules"
 #: settings that a broker's next start may be unable to use
 _OF_KERBEROS = frozenset({_KERBEROS_RULES, "sasl.kerberos.service.name"})
@@ -164,7 +165,7 @@ class _Resource(NamedTuple):
         """
         if self.settings is TopicConfig:
             own, *others = self.layers
-            _check_lags(TopicConfig.from_layers([own._replace(texts=texts), *others], texts))
+            _check_lags([own._replace(texts=texts), *others])
         elif self.settings is BrokerConfig:
             _check_kerberos_rules(texts)
         elif self.settings is ClientMetricsConfig and "match" in texts:
@@ -572,11 +573,12 @@ def check_topic_config(texts: Mapping[str, str | None]) -> None:
             TopicConfig.find(name).parse(text)
         except ConfigError as error:
             raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
-    _check_lags(TopicConfig.from_text({name: text for name, text in texts.items() if text is not None}))
+    given = {name: text for name, text in texts.items() if text is not None}
+    _check_lags(TopicConfig.from_text(given).layers)
 
 
-def _check_lags(config: TopicConfig) -> None:
-    min_lag_ms, max_lag_ms = config.min_compaction_lag_ms, config.max_compaction_lag_ms
+def _check_lags(layers: Sequence[Layer]) -> None:
+    min_lag_ms, max_lag_ms = (TopicConfig.read_one(name, layers) for name in _LAGS)
     if min_lag_ms > max_lag_ms:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,

@@ -37,6 +37,22 @@ def test_topic_setting_comes_from_topic_then_broker_then_all_brokers_then_start_
     assert ConfigResolver(BrokerConfig(), 1).topic_config(ClusterImage(), "t").segment_bytes == 2**30
 
 
+def test_one_setting_alone_has_the_value_that_it_has_among_all() -> None:
+    start = {
+        "log.retention.hours": "1",
+        "log.cleaner.max.compaction.lag.ms": "9",
+        "log.segment.bytes": "4000",
+    }
+    resolver = ConfigResolver(BrokerConfig.from_text(start), 1)
+    image = ClusterImage(
+        topic_configs={"t": {"max.compaction.lag.ms": "8"}},
+        broker_configs={"1": {"log.segment.bytes": "2000"}, ALL_BROKERS: {"log.retention.minutes": "2"}},
+    )
+    for topic in ("t", "plain"):
+        for setting, value in resolver.topic_config(image, topic).items():
+            assert TopicConfig.read_one(setting.name, resolver.topic_layers(image, topic)) == value
+
+
 def test_finer_unit_goes_before_a_coarser_one_in_the_same_place() -> None:
     config = BrokerConfig.from_text({"log.retention.ms": "5", "log.retention.hours": "1"})
     assert config.log_retention_ms == 5
