@@ -17,13 +17,13 @@ LETTERS = "topic-00000"
 @pytest.fixture
 def letters_of(view_of, monkeypatch):
     """Return the part about dead letters of a queue's page. The other parts are empty."""
+    setting = SimpleNamespace(name="errors.deadletterqueue.topic.name", value=LETTERS)
 
-    def read(cluster):
+    def read(cluster, configs=lambda kind, name: [setting]):
         view = view_of(cluster)
-        setting = SimpleNamespace(name="errors.deadletterqueue.topic.name", value=LETTERS)
         monkeypatch.setattr(view.admin, "share_offsets", lambda group: {})
         monkeypatch.setattr(view.admin, "share_records", lambda group, partitions: {})
-        monkeypatch.setattr(view.admin, "configs", lambda kind, name: [setting])
+        monkeypatch.setattr(view.admin, "configs", configs)
         told = queue(view, "g", [])
         assert told["partitions"] == [] and told["is_told"]
         return told["dead_letters"]
@@ -53,6 +53,17 @@ def test_the_rest_of_the_page_is_there_when_the_dead_letters_cannot_be_counted(
     told = letters_of(cluster)
     assert (told["topic"], told["records"]) == (LETTERS, None)
     assert told["problem"]
+
+
+def test_a_group_whose_settings_cannot_be_read_does_not_seem_to_have_no_dead_letters(letters_of):
+    def fail(kind, name):
+        raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "no permission")
+
+    assert letters_of(Cluster(topics=1), fail) == {
+        "topic": None,
+        "records": None,
+        "problem": "the group's settings cannot be read: no permission",
+    }
 
 
 def test_partitions_without_a_leader_are_named_beside_the_count_of_the_others(letters_of):

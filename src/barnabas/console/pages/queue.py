@@ -78,14 +78,16 @@ def _dead_letters(view: ClusterView, group: str) -> dict[str, Any] | None:
     """Return a share group's dead-letter topic (``topic``), and how many records the topic has (``records``).
 
     If offsets of the topic cannot be read, ``records`` lacks the records of these partitions; None if it
-    lacks all. Then ``problem`` has the reason, else None.
+    lacks all. If the group's settings cannot be read, ``topic`` and ``records`` are None. In both cases
+    ``problem`` has the reason, else None.
 
-    Return None if the group has no dead-letter topic, or if the group's settings cannot be read.
+    Return None if the group has no dead-letter topic.
     """
     try:
         settings = view.admin.configs("group", group)
-    except (ClientError, KafkaError):
-        return None
+    except (ClientError, KafkaError) as error:
+        unknown = f"the group's settings cannot be read: {error_text(error)}"
+        return {"topic": None, "records": None, "problem": unknown}
     topic = next((each.value for each in settings if each.name == _DEAD_LETTER_TOPIC), None)
     if not topic:
         return None

@@ -196,6 +196,7 @@ function queueCards(g) {
 }
 
 function deadLetters({ topic, records, problem }) {
+  if (topic === null) return card("dead letters", count(records), "warn", problem);
   return card("dead letters", link("topic", topic, count(records)), records ? "bad" : problem ? "warn" : "",
     problem ? `in ${topic}: ${problem}` : `in ${topic}`);
 }
