@@ -111,9 +111,9 @@ def settings(broker: AclBroker, user: str = "alice", **more: Any) -> dict[str, A
 
 def produced(broker: AclBroker, topic: str, **more: Any) -> KafkaError | None:
     errors: list[KafkaError | None] = []
-    producer = Producer(settings(broker, **{"message.timeout.ms": 10_000, **more}))
+    producer = Producer(settings(broker, **{"message.timeout.ms": 60_000, **more}))
     producer.produce(topic, b"value", on_delivery=lambda error, _: errors.append(error))
-    assert producer.flush(60) == 0
+    assert producer.flush(120) == 0
     return errors[0]
 
 
@@ -169,7 +169,7 @@ def test_aiokafka_and_kafka_python_are_told_that_a_topic_is_not_theirs(broker, a
         await consumer.start()
         try:
             with pytest.raises(TopicAuthorizationFailedError):
-                await asyncio.wait_for(consumer.getone(), 10)
+                await asyncio.wait_for(consumer.getone(), 60)
         finally:
             await consumer.stop()
 
@@ -186,7 +186,7 @@ def test_aiokafka_and_kafka_python_are_told_that_a_topic_is_not_theirs(broker, a
     )
     try:
         with pytest.raises(KafkaPythonTopicError):
-            for _ in range(20):
+            for _ in range(120):
                 consumer.poll(timeout_ms=500)
     finally:
         consumer.close()

@@ -107,7 +107,7 @@ def test_aiokafka(servers, name, codec):
         try:
             found = []
             while len(found) < len(VALUES):
-                found.append((await asyncio.wait_for(consumer.getone(), 20)).value)
+                found.append((await asyncio.wait_for(consumer.getone(), 60)).value)
             await consumer.commit()
         finally:
             await consumer.stop()

@@ -273,7 +273,7 @@ def test_commits_of_both_kinds_come_back_after_a_restart_of_the_member(broker, j
 def test_admin_sees_members_assignments_and_types(join, make_topic, topic):
     reader = join(client_id="me")
     until(lambda: shared(reader), reader)
-    listed = make_topic.admin.list_consumer_groups(request_timeout=10).result().valid
+    listed = make_topic.admin.list_consumer_groups(request_timeout=60).result().valid
     (mine,) = [group for group in listed if group.group_id == join.group]
     assert (mine.type.name, mine.state.name) == ("CONSUMER", "STABLE")
     described = make_topic.admin.describe_consumer_groups([join.group])[join.group].result(60)

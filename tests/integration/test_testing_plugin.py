@@ -40,7 +40,7 @@ def test_aiokafka_works_in_a_test(barnabas_broker, barnabas_topic):
         async with AIOKafkaConsumer(
             barnabas_topic, bootstrap_servers=servers, group_id=barnabas_topic, auto_offset_reset="earliest"
         ) as consumer:
-            return await asyncio.wait_for(consumer.getone(), 10)
+            return await asyncio.wait_for(consumer.getone(), 60)
 
     record = asyncio.run(there_and_back())
     assert (record.key, record.value) == (b"k", b"hello")

@@ -213,7 +213,7 @@ def stored_in(cluster: BarnabasCluster, topic: str, timeout: float = 60.0) -> di
     )
     found: dict[int, list[Stored]] = defaultdict(list)
     try:
-        partitions = len(consumer.list_topics(topic, 10).topics[topic].partitions)
+        partitions = len(consumer.list_topics(topic, 60).topics[topic].partitions)
         consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
         left = set(range(partitions))
         deadline = time.monotonic() + timeout
