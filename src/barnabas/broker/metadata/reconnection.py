@@ -16,6 +16,7 @@ from barnabas.broker.metadata.store import (
     StoreNode,
     StoreUnavailableError,
 )
+from barnabas.broker.metadata.wait_limit import WaitLimit
 
 log = logger_of(__name__)
 
@@ -79,7 +80,8 @@ async def claim(store: MetadataStore, path: str, data: Callable[[], bytes], *, t
         store: store of the node.
         path: path of the node.
         data: returns the data for the node; called before each attempt.
-        timeout_s: seconds after which to give up if another session owns the node.
+        timeout_s: seconds of waiting for another session's end, after which to give up. A stall of this
+            process does not count: the store may have stood still too, and have let the session live on.
 
     Returns:
         The node. `StoreNode.created` is the number of the transaction that created it.
@@ -88,8 +90,7 @@ async def claim(store: MetadataStore, path: str, data: Callable[[], bytes], *, t
         NodeExistsError: a node of another session is still there.
         StoreUnavailableError: the store is closed, or will never be reachable again.
     """
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + timeout_s
+    limit = WaitLimit(timeout_s)
     news = asyncio.Event()
     cancel_states = store.on_state(lambda _: news.set())
     cancel_watch = None
@@ -114,16 +115,16 @@ async def claim(store: MetadataStore, path: str, data: Callable[[], bytes], *, t
                 continue
             if node.owner == store.session_id:
                 return node
-            if loop.time() >= deadline:
+            if limit.is_used_up:
                 raise NodeExistsError(f"{path} belongs to another session that lives")
             if not is_told:
                 is_told = True
                 log.info("%s belongs to another session: waiting up to %.1f s for it to end", path, timeout_s)
+            waiting = asyncio.ensure_future(news.wait())
             try:
-                async with asyncio.timeout_at(deadline):
-                    await news.wait()
-            except TimeoutError:
-                pass  # one last look
+                await limit.wait(waiting)
+            finally:
+                waiting.cancel()
     finally:
         cancel_states()
         if cancel_watch is not None:

@@ -24,10 +24,15 @@ class WaitLimit:
     def __init__(self, seconds: float) -> None:
         self._left = seconds
 
+    @property
+    def is_used_up(self) -> bool:
+        """Whether no time is left: a call of `wait` would return at once."""
+        return self._left <= 0
+
     async def wait(self, future: asyncio.Future[Any]) -> bool:
         """Wait for `future`, without cancelling it. Return whether it is done within the time limit."""
         loop = asyncio.get_running_loop()
-        while not future.done() and self._left > 0:
+        while not (future.done() or self.is_used_up):
             began, part = loop.time(), min(_PART, self._left)
             await asyncio.wait({future}, timeout=part)
             passed = loop.time() - began

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 from simulation.memory_store import MemoryServer, MemoryStore
+from simulation.virtual_time import VirtualProcess, run_virtual
 
 from barnabas.broker.metadata.reconnection import claim
 from barnabas.broker.metadata.store import (
@@ -70,6 +71,32 @@ def test_node_of_a_session_that_lives_is_not_taken(patience: float) -> None:
         assert (await stranger.get("/a")).data == b"x"
 
     asyncio.run(scenario())
+
+
+def test_a_claim_that_stands_still_does_not_give_up_before_the_other_session_ends() -> None:
+    """A store that stood still too lets the other session live on for as long."""
+
+    async def scenario() -> None:
+        server = MemoryServer()
+        store, earlier = MemoryStore(server), MemoryStore(server)
+        await earlier.create("/a", ephemeral=True)
+        owners: list[int] = []
+
+        async def start() -> None:
+            owners.append((await claim(store, "/a", lambda: b"x", timeout_s=4.0)).owner)
+
+        process = VirtualProcess("broker")
+        process.run(start())
+        await asyncio.sleep(1.0)
+        process.pause()
+        await asyncio.sleep(20.0)
+        process.resume()
+        await asyncio.sleep(1.0)
+        server.end(earlier.session_id)
+        await asyncio.sleep(1.0)
+        assert owners == [store.session_id]
+
+    run_virtual(scenario())
 
 
 class LossyStore(MemoryStore):
