@@ -128,7 +128,7 @@ def test_jobs_that_arrived_for_a_take_that_timed_out_come_with_the_next_calls(br
         first = worker.poll(PATIENCE)
         said = ""
         while "only 1 of 3" not in said:  # the other may take longer than a second
-            with pytest.raises(ClientError, match="only [01] of 3 records") as timed_out:
+            with pytest.raises(ClientError, match=r"only [01] of 3 records") as timed_out:
                 worker.take(3, 1)
             said = str(timed_out.value)
         send(broker, queue, "c")
