@@ -115,7 +115,7 @@ class _Member(ABC):
     async def _leave(self) -> None: ...
 
     async def _ask(self, request: Request, answer: type[R]) -> R:
-        response = await self._channel.send(request, at_most=VERSIONS[request.api_key])
+        response = await self._channel.send(request, max_version=VERSIONS[request.api_key])
         assert isinstance(response, answer)
         return response
 

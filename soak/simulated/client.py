@@ -178,7 +178,7 @@ class Client:
         broker: int | None = None,
         purpose: str = "main",
         timeout: float = _TIMEOUT,
-        at_most: int | None = None,
+        max_version: int | None = None,
     ) -> Any:
         """Send a request to a broker, or to any broker, and return the answer.
 
@@ -187,7 +187,7 @@ class Client:
         """
         await self.going()
         channel = self.channel(self.routes.anyone() if broker is None else broker, purpose)
-        response = await channel.send(request, timeout_s=timeout, at_most=at_most)
+        response = await channel.send(request, timeout_s=timeout, max_version=max_version)
         await self.going()
         return response
 
@@ -199,7 +199,7 @@ class Client:
         *,
         purpose: str = "main",
         timeout: float = _TIMEOUT,
-        at_most: int | None = None,
+        max_version: int | None = None,
     ) -> Any:
         """Send a request to the coordinator of a group (`GROUP`) or a transactional id, and return the
         answer.
@@ -210,7 +210,7 @@ class Client:
         broker = await self._coordinator((kind, key))
         try:
             response = await self.ask(
-                request, broker=broker, purpose=purpose, timeout=timeout, at_most=at_most
+                request, broker=broker, purpose=purpose, timeout=timeout, max_version=max_version
             )
         except ChannelError:
             self.routes.doubt_coordinator((kind, key))
@@ -255,7 +255,7 @@ class Client:
         codes: Callable[[Any], Iterable[int]],
         *,
         of: Coordinated | None = None,
-        at_most: int | None = None,
+        max_version: int | None = None,
         give_up: Callable[[], bool] = lambda: False,
         again: frozenset[int] = frozenset(),
         patient: bool = True,
@@ -270,9 +270,9 @@ class Client:
         while True:
             try:
                 if of is None:
-                    response = await self.ask(request(), at_most=at_most)
+                    response = await self.ask(request(), max_version=max_version)
                 else:
-                    response = await self.ask_coordinator(*of, request(), at_most=at_most)
+                    response = await self.ask_coordinator(*of, request(), max_version=max_version)
             except ChannelError as error:
                 if not patient and error.may_have_been_carried_out:
                     raise

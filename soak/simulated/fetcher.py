@@ -139,7 +139,7 @@ class Fetcher:
                 broker=leader,
                 purpose="fetch",
                 timeout=max_wait + 4,
-                at_most=18 if client.by_id else 12,
+                max_version=18 if client.by_id else 12,
             )
         except ChannelError:
             session.restart()

@@ -385,7 +385,7 @@ async def commit_offsets(client: Client, member: Member, offsets: Offsets) -> in
         topics=[OffsetCommitRequestTopic(name=name, partitions=parts) for name, parts in topics.items()],
     )
     try:
-        response = await client.ask_coordinator(GROUP, client.task.group, request, at_most=9)
+        response = await client.ask_coordinator(GROUP, client.task.group, request, max_version=9)
     except ChannelError:
         return None
     codes = [part.error_code for topic in response.topics for part in topic.partitions]
@@ -423,7 +423,7 @@ async def fetch_offsets(
         require_stable=True,
     )
     try:
-        response = await client.ask_coordinator(GROUP, group, request, at_most=9)
+        response = await client.ask_coordinator(GROUP, group, request, max_version=9)
     except ChannelError:
         return None
     answer = response.groups[0]

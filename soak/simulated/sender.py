@@ -64,7 +64,7 @@ class Sender:
 
     Args:
         window: the largest number of batches of a partition in flight.
-        at_most: the highest version of Produce to use.
+        max_version: the highest version of Produce to use.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Sender:
         producer_id: int,
         producer_epoch: int,
         transactional_id: str | None = None,
-        at_most: int,
+        max_version: int,
         window: int = WINDOW,
     ) -> None:
         self._client = client
@@ -85,7 +85,7 @@ class Sender:
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self._transactional_id = transactional_id
-        self._at_most = at_most
+        self._max_version = max_version
         self._window = window
         self._lanes: dict[Place, _Lane] = {}
         #: why nothing more can be sent: the broker refused a batch for good
@@ -137,7 +137,7 @@ class Sender:
         acknowledged.
         """
         await self._client.going()
-        if self._at_most >= 13 and place[0] not in self._client.topic_ids:
+        if self._max_version >= 13 and place[0] not in self._client.topic_ids:
             await self._client.learn(place[0])
             if place[0] not in self._client.topic_ids:
                 return False
@@ -197,7 +197,7 @@ class Sender:
                 )
             ],
         )
-        return self._client.channel(leader).submit(request, at_most=self._at_most)
+        return self._client.channel(leader).submit(request, max_version=self._max_version)
 
     def _is_gone(self, place: Place, batch: _Batch) -> bool:
         """Return whether a former leader stored the batch in the log of a deleted topic."""

@@ -62,13 +62,13 @@ class ShareSessions:
     Args:
         client: the member's client.
         member_id: the id of the member.
-        at_most: the highest version of ShareFetch and ShareAcknowledge.
+        max_version: the highest version of ShareFetch and ShareAcknowledge.
     """
 
-    def __init__(self, client: Client, member_id: str, *, at_most: int) -> None:
+    def __init__(self, client: Client, member_id: str, *, max_version: int) -> None:
         self._client = client
         self._member_id = member_id
-        self._at_most = at_most
+        self._max_version = max_version
         self._sessions: dict[int, _Session] = {}
         self._numbers = 0
 
@@ -115,7 +115,7 @@ class ShareSessions:
         session = self._session(broker)
         if not session.epoch:
             verdicts = {}
-        is_strict = self._at_most >= 2 and client.random.random() < 0.3
+        is_strict = self._max_version >= 2 and client.random.random() < 0.3
         request = ShareFetchRequest(
             group_id=client.task.group,
             member_id=self._member_id,
@@ -192,7 +192,7 @@ class ShareSessions:
         client = self._client
         try:
             response = await client.ask(
-                request, broker=broker, purpose="share", timeout=timeout, at_most=self._at_most
+                request, broker=broker, purpose="share", timeout=timeout, max_version=self._max_version
             )
         except ChannelError:
             for place in session.told:

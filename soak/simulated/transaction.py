@@ -149,7 +149,7 @@ class TransactionalProducer:
                 lambda: request,
                 lambda response: [p.error_code for t in response.topics for p in t.partitions],
                 of=(GROUP, group),
-                at_most=5 if self._is_v2 else 4,
+                max_version=5 if self._is_v2 else 4,
                 patient=self._is_v2,
             )
         except ChannelError as error:
@@ -207,7 +207,7 @@ class TransactionalProducer:
             producer_id=producer_id,
             producer_epoch=epoch,
             transactional_id=self.id,
-            at_most=(13 if self._client.by_id else 12) if self._is_v2 else 11,
+            max_version=(13 if self._client.by_id else 12) if self._is_v2 else 11,
         )
 
     async def _add(self, places: Iterable[Place]) -> None:
@@ -233,7 +233,7 @@ class TransactionalProducer:
                 for p in t.results_by_partition
             ],
             of=(TRANSACTION, self.id),
-            at_most=3,
+            max_version=3,
             again=_AGAIN,
         )
         # What was added counts, even if the rest was not.
@@ -265,7 +265,7 @@ class TransactionalProducer:
                     TRANSACTION,
                     self.id,
                     EndTxnRequest(transactional_id=self.id, committed=commit, **self._identity()),
-                    at_most=5 if self._is_v2 else 4,
+                    max_version=5 if self._is_v2 else 4,
                 )
             except ChannelError as error:
                 if not self._is_v2 and error.may_have_been_carried_out:

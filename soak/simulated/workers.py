@@ -48,9 +48,9 @@ class Work(Client):
         super().__init__(stage, task, life)
         #: whether it acknowledges late, and keeps to the leaders that it knows
         self.is_slow = False
-        self._at_most = self.random.choice([1, 2, 2])
+        self._max_version = self.random.choice([1, 2, 2])
         self._member = ShareMember(self)
-        self._sessions = ShareSessions(self, self._member.member_id, at_most=self._at_most)
+        self._sessions = ShareSessions(self, self._member.member_id, max_version=self._max_version)
         #: what the next fetch acknowledges
         self._with_fetch = _Verdicts()
         #: what is acknowledged later: when, and what
@@ -103,7 +103,7 @@ class Work(Client):
         is_poison = crc32(delivered.id.encode()) % _POISONED == 0
         kinds, weights = zip(*(_OF_POISON if is_poison else _USUAL), strict=True)
         kind: int = self.random.choices(kinds, weights)[0]
-        return ACCEPT if kind == RENEW and self._at_most < 2 else kind
+        return ACCEPT if kind == RENEW and self._max_version < 2 else kind
 
     async def _renew(self, renewed: _Verdicts) -> None:
         """Extend locks, and accept the records after the time of the first lock."""

@@ -62,7 +62,7 @@ class Produce(Client):
             self._clock,
             producer_id=response.producer_id,
             producer_epoch=response.producer_epoch,
-            at_most=13 if self.by_id else 12,
+            max_version=13 if self.by_id else 12,
             window=self._window,
         )
 

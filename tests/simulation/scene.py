@@ -79,7 +79,7 @@ class Scene:
         request = OffsetCommitRequest(
             group_id=self.group, generation_id_or_member_epoch=-1, member_id="", topics=[topic]
         )
-        response = await self.survey.ask(request, broker=broker, at_most=9)
+        response = await self.survey.ask(request, broker=broker, max_version=9)
         return int(response.topics[0].partitions[0].error_code)
 
     async def committed(self, broker: int, timeout: float = 10.0) -> int | ErrorCode:
@@ -87,7 +87,7 @@ class Scene:
         request = OffsetFetchRequest(
             groups=[OffsetFetchRequestGroup(group_id=self.group, topics=None)], require_stable=True
         )
-        response = await self.survey.ask(request, broker=broker, at_most=9, timeout=timeout)
+        response = await self.survey.ask(request, broker=broker, max_version=9, timeout=timeout)
         group = response.groups[0]
         if group.error_code:
             return ErrorCode(group.error_code)  # type: ignore[call-arg]
@@ -105,7 +105,7 @@ class Scene:
         """Fetch from a broker at an offset. Return the error code."""
         wanted = FetchPartition(partition=partition.partition, fetch_offset=offset)
         request = FetchRequest(topics=[FetchTopic(topic=partition.topic, partitions=[wanted])])
-        response = await self.survey.ask(request, broker=broker, at_most=12)
+        response = await self.survey.ask(request, broker=broker, max_version=12)
         code = response.responses[0].partitions[0].error_code
         return ErrorCode(code)  # type: ignore[call-arg]
 
@@ -162,7 +162,7 @@ class Scene:
             timeout_ms=2000,
             topic_data=[TopicProduceData(name=partition.topic, partition_data=[data])],
         )
-        response = await self.survey.ask(request, broker=broker, at_most=12)
+        response = await self.survey.ask(request, broker=broker, max_version=12)
         code = response.responses[0].partition_responses[0].error_code
         return ErrorCode(code)  # type: ignore[call-arg]
 

@@ -192,7 +192,7 @@ class Coordinator:
     def __call__(self, group: str, call: Callable[[Coordinator, int], object]) -> object:
         return self._brokers.retry(lambda _: call(self, 1))
 
-    def ask(self, request: Any, *, at_most: int) -> OffsetFetchResponse:
+    def ask(self, request: Any, *, max_version: int) -> OffsetFetchResponse:
         self.asked.append(request)
         (topic,) = request.groups[0].topics
         (number,) = topic.partition_indexes

@@ -41,7 +41,7 @@ def list_brokers(as_json: bool, bootstrap_server: str) -> None:
     """List the live brokers and their replicas."""
     moves = connect_moves(bootstrap_server)
     cluster = moves.cluster()
-    held, led, behind = count_replicas(moves.replicas_of().values())
+    replicas, leaders, out_of_sync = count_replicas(moves.replicas_of().values())
     rows = [
         {
             "broker": node.id,
@@ -49,9 +49,9 @@ def list_brokers(as_json: bool, bootstrap_server: str) -> None:
             "port": node.port,
             "rack": node.rack,
             "controller": node.id == cluster.controller,
-            "leaders": led[node.id],
-            "replicas": held[node.id],
-            "out_of_sync": behind[node.id],
+            "leaders": leaders[node.id],
+            "replicas": replicas[node.id],
+            "out_of_sync": out_of_sync[node.id],
         }
         for node in cluster.nodes
     ]
@@ -65,7 +65,7 @@ def list_brokers(as_json: bool, bootstrap_server: str) -> None:
         "OUT-OF-SYNC": "out_of_sync",
     }
     print_listing(columns, rows, as_json=as_json, empty="no brokers")
-    away = sorted(held.keys() - {node.id for node in cluster.nodes})
+    away = sorted(replicas.keys() - {node.id for node in cluster.nodes})
     if away and not as_json:
         click.echo(f"away, and holding replicas: {numbers(away)}", err=True)
 
@@ -73,16 +73,16 @@ def list_brokers(as_json: bool, bootstrap_server: str) -> None:
 def count_replicas(
     partitions: Iterable[PartitionReplicas | PartitionDescription],
 ) -> tuple[Counter[int], Counter[int], Counter[int]]:
-    """Return three counters by broker id: replicas, led partitions, and replicas that are not in the ISR."""
-    held: Counter[int] = Counter()
-    led: Counter[int] = Counter()
-    behind: Counter[int] = Counter()
+    """Return three counters by broker id: replicas, leaderships, and replicas that are not in the ISR."""
+    replicas: Counter[int] = Counter()
+    leaders: Counter[int] = Counter()
+    out_of_sync: Counter[int] = Counter()
     for partition in partitions:
-        held.update(partition.replicas)
-        behind.update({*partition.replicas} - {*partition.isr})
+        replicas.update(partition.replicas)
+        out_of_sync.update({*partition.replicas} - {*partition.isr})
         if partition.leader is not None:
-            led[partition.leader] += 1
-    return held, led, behind
+            leaders[partition.leader] += 1
+    return replicas, leaders, out_of_sync
 
 
 @brokers.command(

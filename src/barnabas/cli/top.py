@@ -74,7 +74,7 @@ def describe(now: Overview, before: Overview | None) -> dict[str, Any]:
     from barnabas.client.overview import rate
 
     seconds = 0.0 if before is None else now.time - before.time
-    held, led, behind = count_replicas(each for topic in now.topics for each in topic.partitions)
+    replicas, leaders, out_of_sync = count_replicas(each for topic in now.topics for each in topic.partitions)
     topics = [
         {
             "topic": topic.name,
@@ -113,9 +113,9 @@ def describe(now: Overview, before: Overview | None) -> dict[str, Any]:
             {
                 "broker": node.id,
                 "address": f"{node.host}:{node.port}",
-                "leads": led[node.id],
-                "replicas": held[node.id],
-                "out_of_sync": behind[node.id],
+                "leads": leaders[node.id],
+                "replicas": replicas[node.id],
+                "out_of_sync": out_of_sync[node.id],
             }
             for node in now.cluster.nodes
         ],

@@ -447,16 +447,16 @@ class _Extent(NamedTuple):
 
 
 def _extents(admin: Admin, topics: Sequence[TopicDescription]) -> dict[TopicPartition, _Extent]:
-    is_led = {
+    has_leader = {
         TopicPartition(topic.name, each.partition): each.leader is not None
         for topic in topics
         for each in topic.partitions
     }
-    led = [partition for partition in is_led if is_led[partition]]
-    earliest = admin.offsets(led, "earliest", skip_failed=True)
-    latest = admin.offsets(led, "latest", skip_failed=True)
+    with_leader = [partition for partition in has_leader if has_leader[partition]]
+    earliest = admin.offsets(with_leader, "earliest", skip_failed=True)
+    latest = admin.offsets(with_leader, "latest", skip_failed=True)
     sizes = admin.sizes(topics)
-    return {each: _Extent(earliest.get(each), latest.get(each), sizes.get(each)) for each in is_led}
+    return {each: _Extent(earliest.get(each), latest.get(each), sizes.get(each)) for each in has_leader}
 
 
 def _details(

@@ -134,16 +134,16 @@ class Brokers:
         """
         return self._ask_first(request, self._deadline(deadline), response_timeout)
 
-    def ask(self, broker: BrokerId, request: Question, *, at_most: int | None = None) -> Any:
-        """Send a request in version `at_most` or lower to one broker, once. Return the response.
+    def ask(self, broker: BrokerId, request: Question, *, max_version: int | None = None) -> Any:
+        """Send a request in version `max_version` or lower to one broker, once. Return the response.
 
-        If `at_most` is None, the request has the highest version that both sides support. For an unchanged
-        response to a `Repeated` request, the method returns the same object as the last time.
+        If `max_version` is None, the request has the highest version that both sides support. For an
+        unchanged response to a `Repeated` request, the method returns the same object as the last time.
 
         Raises:
             ClientError: the cluster does not have the broker, or the broker does not answer.
         """
-        responses, failures = self.ask_each({broker: request}, at_most=at_most)
+        responses, failures = self.ask_each({broker: request}, max_version=max_version)
         for failure in failures.values():
             raise failure
         return responses[broker]
@@ -213,7 +213,7 @@ class Brokers:
         self,
         requests: Mapping[BrokerId, Question],
         *,
-        at_most: int | None = None,
+        max_version: int | None = None,
         response_timeout: float | None = None,
         deadline: float | None = None,
     ) -> BrokerResponses:
@@ -224,7 +224,7 @@ class Brokers:
         Args:
             requests: a request for each broker. An unchanged response to a `Repeated` request is the same
                 object as the last.
-            at_most: the highest version of the requests; None for the highest that both sides support.
+            max_version: the highest version of the requests; None for the highest that both sides support.
             response_timeout: seconds for each answer at most; None for all the time that is left.
             deadline: monotonic seconds; `timeout` from now if it is None.
         """
@@ -234,7 +234,7 @@ class Brokers:
         try:
             for broker, request in requests.items():
                 try:
-                    pending[broker] = self.send(broker, request, at_most=at_most, deadline=deadline)
+                    pending[broker] = self.send(broker, request, max_version=max_version, deadline=deadline)
                 except ClientError as error:
                     answers.failures[broker] = error
             while pending:
@@ -253,14 +253,14 @@ class Brokers:
         broker: BrokerId,
         request: Question,
         *,
-        at_most: int | None = None,
+        max_version: int | None = None,
         deadline: float | None = None,
     ) -> PendingResponse:
         """Send a request to a broker without waiting for the response. Return an object that receives it.
 
         Args:
             request: a request. An unchanged response to a `Repeated` request is the same object as the last.
-            at_most: the highest version of the request; None for the highest that both sides support.
+            max_version: the highest version of the request; None for the highest that both sides support.
             deadline: monotonic seconds; `timeout` from now if it is None.
 
         Raises:
@@ -275,7 +275,7 @@ class Brokers:
         connection = self._pool.acquire(address, deadline, self._learn)
         try:
             connection.wait_for(answer_time(deadline, None))
-            connection.send(request, at_most=at_most)
+            connection.send(request, max_version=max_version)
         except BaseException:
             connection.close()
             raise

@@ -141,25 +141,25 @@ class BrokerConnection:
         self._timeout = timeout
         self._socket.settimeout(timeout)
 
-    def ask(self, request: Request | Repeated, *, at_most: int | None = None) -> Any:
-        """Send a request in version `at_most` or lower, and return the response.
+    def ask(self, request: Request | Repeated, *, max_version: int | None = None) -> Any:
+        """Send a request in version `max_version` or lower, and return the response.
 
-        If `at_most` is None, the request has the highest version that both sides support. For an unchanged
-        response to a `Repeated` request, the method returns the same object as the last time.
+        If `max_version` is None, the request has the highest version that both sides support. For an
+        unchanged response to a `Repeated` request, the method returns the same object as the last time.
         """
-        self.send(request, at_most=at_most)
+        self.send(request, max_version=max_version)
         return self.receive()
 
-    def send(self, request: Request | Repeated, *, at_most: int | None = None) -> None:
-        """Send a request in version `at_most` or lower without waiting. `receive` returns the response.
+    def send(self, request: Request | Repeated, *, max_version: int | None = None) -> None:
+        """Send a request in version `max_version` or lower without waiting. `receive` returns the response.
 
-        If `at_most` is None, the request has the highest version that both sides support. Call `receive`
+        If `max_version` is None, the request has the highest version that both sides support. Call `receive`
         before the next request. The bytes of a `Repeated` request are encoded only once.
         """
         if isinstance(request, Repeated):
-            self._send_again(request, at_most)
+            self._send_again(request, max_version)
         else:
-            self._send(request, self._version(request, at_most))
+            self._send(request, self._version(request, max_version))
 
     def receive(self) -> Any:
         """Wait for the response to the request that `send` has sent, and return it.
@@ -208,9 +208,9 @@ class BrokerConnection:
                 f"the TLS handshake with the broker at {self._address} failed: {error}"
             ) from error
 
-    def _version(self, request: Request, at_most: int | None = None) -> int:
+    def _version(self, request: Request, max_version: int | None = None) -> int:
         lowest, highest = self._versions.get(request.api_key, (0, -1))
-        version: int = min(highest, request.versions[1] if at_most is None else at_most)
+        version: int = min(highest, request.versions[1] if max_version is None else max_version)
         if version < max(lowest, request.versions[0]):
             api = type(request).__name__.removesuffix("Request")
             raise UnservedError(f"the broker at {self._address} does not serve {api}")
@@ -224,9 +224,9 @@ class BrokerConnection:
         self._asked = header, None
         self._send_frame(_encoded(header, request))
 
-    def _send_again(self, repeated: Repeated, at_most: int | None) -> None:
+    def _send_again(self, repeated: Repeated, max_version: int | None) -> None:
         if repeated.connection is not self:
-            version = self._version(repeated.request, at_most)
+            version = self._version(repeated.request, max_version)
             if version != repeated.version:
                 repeated.version, repeated.encoded = version, bytearray()
             header = self._header(repeated.request, repeated.version)

@@ -153,7 +153,7 @@ def committed(
         groups=[OffsetFetchRequestGroup(group_id=group, topics=since_v8)],
         require_stable=stable,
     )
-    answer = connection.ask(request, at_most=_BY_NAME)
+    answer = connection.ask(request, max_version=_BY_NAME)
     found = answer.groups[0] if answer.groups else answer
     check(found.error_code, group)
     offsets = {}
@@ -188,7 +188,7 @@ def offsets_of_groups(
             for coordinator, some in waiting.items()
         }
         left = {}
-        for coordinator, response in brokers.ask_each(requests, at_most=_BY_NAME).responses.items():
+        for coordinator, response in brokers.ask_each(requests, max_version=_BY_NAME).responses.items():
             some = waiting[coordinator]
             # Before version 8 a request is about one group.
             described = {each.group_id: each for each in response.groups} or {some[0]: response}
@@ -235,7 +235,7 @@ def commit_offsets(
         group_id=group,
         topics=[OffsetCommitRequestTopic(name=name, partitions=each) for name, each in topics.items()],
     )
-    for partition, result in by_partition(connection.ask(request, at_most=_BY_NAME)):
+    for partition, result in by_partition(connection.ask(request, max_version=_BY_NAME)):
         check(result.error_code, f"{group}: {partition}")
 
 

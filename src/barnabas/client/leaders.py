@@ -71,7 +71,7 @@ class LeaderRequests:
         """
         self._brokers = brokers
         self._refused: dict[TopicPartition, ErrorCode] = {}
-        self._led: dict[BrokerId, list[TopicPartition]] = {}
+        self._by_leader: dict[BrokerId, list[TopicPartition]] = {}
         for partition in partitions:
             leader = leaders.get(partition)
             if leader is None:
@@ -79,8 +79,8 @@ class LeaderRequests:
             elif leader == NO_BROKER:
                 self._refused[partition] = ErrorCode.LEADER_NOT_AVAILABLE
             else:
-                self._led.setdefault(leader, []).append(partition)
-        self._requests = {leader: Repeated(request_of(led)) for leader, led in self._led.items()}
+                self._by_leader.setdefault(leader, []).append(partition)
+        self._requests = {leader: Repeated(request_of(own)) for leader, own in self._by_leader.items()}
         #: the responses that `_answers` is made of
         self._responses: list[Any] | None = None
         self._answers = LeaderResponses()
@@ -114,7 +114,7 @@ class LeaderRequests:
     ) -> LeaderResponses:
         answers = LeaderResponses(error_codes=dict(self._refused))
         for leader, error in failures.items():
-            answers.unanswered |= dict.fromkeys(self._led[leader], error)
+            answers.unanswered |= dict.fromkeys(self._by_leader[leader], error)
         for response in found.values():
             for partition, each in by_partition(response):
                 if each.error_code:

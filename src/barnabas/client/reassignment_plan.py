@@ -62,10 +62,10 @@ def plan_drain(
     """
     others = {other: rack for other, rack in racks.items() if other != broker}
     held = Counter(replica for replicas in current.values() for replica in replicas)
-    led = Counter(replicas[0] for replicas in current.values() if replicas)
+    leaders = Counter(replicas[0] for replicas in current.values() if replicas)
     plan = _Plan({tp: replicas for tp, replicas in current.items() if broker in replicas}, others)
     for other in others:  # what stays counts, too
-        plan.held[other], plan.led[other] = held[other], led[other]
+        plan.held[other], plan.leaders[other] = held[other], leaders[other]
     plan.keep = {replica for replicas in current.values() for replica in replicas} - {broker}
     plan.fill(None)
     return plan.changes(current)
@@ -87,10 +87,10 @@ class _Plan:
         #: brokers that get no replicas, but keep those that they have
         self.keep: set[BrokerId] = set()
         self.held = Counter(dict.fromkeys(racks, 0))
-        self.led = Counter(dict.fromkeys(racks, 0))
+        self.leaders = Counter(dict.fromkeys(racks, 0))
         for each in self.replicas.values():
             self.held.update(replica for replica in each if replica in racks)
-            self.led.update(replica for replica in each[:1] if replica in racks)
+            self.leaders.update(replica for replica in each[:1] if replica in racks)
 
     def changes(self, current: Mapping[TopicPartition, Sequence[BrokerId]]) -> Placement:
         return {
@@ -107,9 +107,9 @@ class _Plan:
         """
         for partition, replicas in self.replicas.items():
             wanted = len(replicas) if factor is None else factor
-            for place, replica in enumerate(replicas):
-                if replica not in self._racks and replica not in self.keep and place < wanted:
-                    replicas[place] = self._add(partition, replicas, is_leader=place == 0)
+            for position, replica in enumerate(replicas):
+                if replica not in self._racks and replica not in self.keep and position < wanted:
+                    replicas[position] = self._add(partition, replicas, is_leader=position == 0)
             while len(replicas) < wanted:
                 replicas.append(self._add(partition, replicas, is_leader=not replicas))
             while len(replicas) > wanted:
@@ -123,10 +123,10 @@ class _Plan:
                 "them: name more brokers, or fewer replicas"
             )
         used = self._racks_of(replicas)
-        load = self.led if is_leader else self.held
+        load = self.leaders if is_leader else self.held
         broker = min(free, key=lambda b: (self._racks[b] in used, self.held[b], load[b], b))
         self.held[broker] += 1
-        self.led[broker] += is_leader
+        self.leaders[broker] += is_leader
         return broker
 
     def _drop(self, replicas: list[BrokerId]) -> None:
@@ -137,12 +137,12 @@ class _Plan:
         used = Counter(self._racks.get(replica) for replica in replicas)
         outside = len(self._racks)
 
-        def cost(place: int) -> tuple[bool, int, int]:
-            replica = replicas[place]
-            return used[self._racks.get(replica)] > 1, self.held.get(replica, outside), place
+        def cost(position: int) -> tuple[bool, int, int]:
+            replica = replicas[position]
+            return used[self._racks.get(replica)] > 1, self.held.get(replica, outside), position
 
-        place = max(range(1, len(replicas)), key=cost)
-        replica = replicas.pop(place)
+        position = max(range(1, len(replicas)), key=cost)
+        replica = replicas.pop(position)
         if replica in self._racks:
             self.held[replica] -= 1
 
@@ -165,11 +165,11 @@ class _Plan:
             if partition is None or dry:
                 return partition is not None
             replicas = self.replicas[partition]
-            place = replicas.index(donor)
-            replicas[place] = receiver
-            if place == 0:
-                self.led[donor] -= 1
-                self.led[receiver] += 1
+            position = replicas.index(donor)
+            replicas[position] = receiver
+            if position == 0:
+                self.leaders[donor] -= 1
+                self.leaders[receiver] += 1
             del on[donor][partition]
             on[receiver][partition] = None
             return True
@@ -179,7 +179,7 @@ class _Plan:
     def _movable(
         self, partitions: Iterable[TopicPartition], donor: BrokerId, receiver: BrokerId
     ) -> TopicPartition | None:
-        led = None
+        candidate = None
         for partition in partitions:
             replicas = self.replicas[partition]
             if receiver in replicas:
@@ -189,27 +189,27 @@ class _Plan:
                 continue  # one rack fewer
             if replicas[0] != donor:
                 return partition
-            led = led or partition
-        return led
+            candidate = candidate or partition
+        return candidate
 
     def even_out_leaders(self) -> None:
         """Make each broker the preferred leader of equally many partitions, as far as its replicas allow."""
-        led: dict[BrokerId, list[list[BrokerId]]] = {broker: [] for broker in self._racks}
+        by_leader: dict[BrokerId, list[list[BrokerId]]] = {broker: [] for broker in self._racks}
         for replicas in self.replicas.values():
-            if replicas and replicas[0] in led:
-                led[replicas[0]].append(replicas)
+            if replicas and replicas[0] in by_leader:
+                by_leader[replicas[0]].append(replicas)
 
         def hand_over(donor: BrokerId, receiver: BrokerId, *, dry: bool) -> bool:
-            found = next((replicas for replicas in led[donor] if receiver in replicas), None)
+            found = next((replicas for replicas in by_leader[donor] if receiver in replicas), None)
             if found is None or dry:
                 return found is not None
-            place = found.index(receiver)
-            found[0], found[place] = receiver, donor
-            led[donor] = [replicas for replicas in led[donor] if replicas is not found]
-            led[receiver].append(found)
+            position = found.index(receiver)
+            found[0], found[position] = receiver, donor
+            by_leader[donor] = [replicas for replicas in by_leader[donor] if replicas is not found]
+            by_leader[receiver].append(found)
             return True
 
-        _even_out(self.led, hand_over)
+        _even_out(self.leaders, hand_over)
 
 
 def _even_out(load: Counter[BrokerId], step: Callable[..., bool]) -> None:

@@ -184,7 +184,7 @@ def in_flight(
     rest = dict.fromkeys(partitions, 0)
     found: dict[TopicPartition, InFlight] = {}
 
-    def request_of(led: Sequence[TopicPartition]) -> DescribeSharePartitionsRequest:
+    def request_of(asked: Sequence[TopicPartition]) -> DescribeSharePartitionsRequest:
         topics = [
             TopicRequest(
                 name=name,
@@ -193,7 +193,7 @@ def in_flight(
                     for number in numbers
                 ],
             )
-            for name, numbers in by_topic(led).items()
+            for name, numbers in by_topic(asked).items()
         ]
         return DescribeSharePartitionsRequest(group_id=group, topics=topics)
 

@@ -99,15 +99,15 @@ def _reset_offsets(view: ClusterView, fields: ChangeFields) -> Change:
     group, topic = text_of(fields, "group"), text_of(fields, "topic")
     to = text_of(fields, "to")
     numbers = _partitions(fields)
-    led = {
+    leaders = {
         p: leader for p, leader in view.leaders([topic]).items() if numbers is None or p.partition in numbers
     }
-    if not led:
+    if not leaders:
         raise QueryError(f"topic={topic[:40]}: it has no such partitions")
     is_share = view.admin.describe_group(group).type == "share"
     before = _starts(view, group) if is_share else offsets_of_groups(view.brokers, [group])[group]
-    starts, ends = offsets_at(view.brokers, led, EARLIEST), offsets_at(view.brokers, led, LATEST)
-    after, option = _targets(view, fields, to, led, before, starts, ends)
+    starts, ends = offsets_at(view.brokers, leaders, EARLIEST), offsets_at(view.brokers, leaders, LATEST)
+    after, option = _targets(view, fields, to, leaders, before, starts, ends)
     after = {p: min(max(offset, starts[p]), ends[p]) for p, offset in after.items() if p in ends}
     where = topic if numbers is None else f"{topic}:{','.join(map(str, sorted(numbers)))}"
     return Change(
@@ -130,7 +130,7 @@ def _targets(
     view: ClusterView,
     fields: ChangeFields,
     to: str,
-    led: dict[TopicPartition, int],
+    leaders: dict[TopicPartition, int],
     before: dict[TopicPartition, int],
     starts: dict[TopicPartition, int],
     ends: dict[TopicPartition, int],
@@ -143,11 +143,11 @@ def _targets(
     if at is None:
         raise QueryError("at: write a whole number")
     if to == "offset":
-        return dict.fromkeys(led, at), ["--to-offset", str(at)]
+        return dict.fromkeys(leaders, at), ["--to-offset", str(at)]
     if to == "shift":
-        return {p: offset + at for p, offset in before.items() if p in led}, ["--shift-by", str(at)]
+        return {p: offset + at for p, offset in before.items() if p in leaders}, ["--shift-by", str(at)]
     if to == "time":
-        found = offsets_at(view.brokers, led, at)
+        found = offsets_at(view.brokers, leaders, at)
         seconds = at / 1000
         from datetime import UTC, datetime
 

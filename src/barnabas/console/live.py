@@ -74,11 +74,11 @@ class TopicReader:
         topic = found_in(metadata, self._topic)
         partitions = sorted(topic.partitions, key=lambda p: int(p.partition_index))[:_MAX_PARTITIONS]
         shown = {p.partition_index for p in partitions}
-        led = {p: leader for p, leader in live_leaders([topic]).items() if p.partition in shown}
+        leaders = {p: leader for p, leader in live_leaders([topic]).items() if p.partition in shown}
         if self._looks % _SLOWLY == 0:
-            self._look_around(led)
+            self._look_around(leaders)
         self._looks += 1
-        chunks = self._read(topic, led)
+        chunks = self._read(topic, leaders)
         if self._groups:
             self._offsets = offsets_of_groups(self._view.brokers, self._groups, self._offsets)
         return {
@@ -94,17 +94,19 @@ class TopicReader:
                 for group, own in self._offsets.items()
                 if group in self._groups
             },
-            "queues": {group: self._queue(group, members, led) for group, members in self._sharing.items()},
+            "queues": {
+                group: self._queue(group, members, leaders) for group, members in self._sharing.items()
+            },
             "producers": self._producers,
         }
 
-    def _look_around(self, led: dict[TopicPartition, int]) -> None:
+    def _look_around(self, leaders: dict[TopicPartition, int]) -> None:
         """Read the data that changes slowly: log starts, producers, groups and the lag of followers.
 
-        Keep them in this object. `led` has the partitions with a leader, and their leaders.
+        Keep them in this object. `leaders` has the partitions with a leader, and their leaders.
         """
         brokers = self._view.brokers
-        self._starts = {p.partition: offset for p, offset in offsets_at(brokers, led, EARLIEST).items()}
+        self._starts = {p.partition: offset for p, offset in offsets_at(brokers, leaders, EARLIEST).items()}
         for number, start in self._starts.items():  # retention may have overtaken the picture
             if number in self._positions:
                 self._positions[number] = max(self._positions[number], start)
@@ -114,16 +116,16 @@ class TopicReader:
         sharing = self._view.share_groups_of(self._topic)[:_MAX_SHARING]
         self._sharing = {group: self._sharing.get(group, []) for group in sharing}
         if not self._positions:
-            ends = offsets_at(brokers, led, LATEST)
+            ends = offsets_at(brokers, leaders, LATEST)
             for partition, end in ends.items():
                 start = self._starts.get(partition.partition, 0)
                 self._positions[partition.partition] = max(start, end - _BEGIN_WITH)
-        self._producers = self._describe_producers(led)
-        self._behind = self._describe_replicas(led)
+        self._producers = self._describe_producers(leaders)
+        self._behind = self._describe_replicas(leaders)
         self._ensemble = self._view.ensemble()
 
-    def _describe_producers(self, led: dict[TopicPartition, int]) -> list[dict[str, Any]]:
-        answers = LeaderRequests(self._view.brokers, led, led, producers_request).ask()
+    def _describe_producers(self, leaders: dict[TopicPartition, int]) -> list[dict[str, Any]]:
+        answers = LeaderRequests(self._view.brokers, leaders, leaders, producers_request).ask()
         found = [
             {
                 "id": producer.producer_id,
@@ -138,13 +140,15 @@ class TopicReader:
         ]
         return found[:200]
 
-    def _describe_replicas(self, led: dict[TopicPartition, int]) -> dict[int, dict[int, int]]:
+    def _describe_replicas(self, leaders: dict[TopicPartition, int]) -> dict[int, dict[int, int]]:
         """Return the lag of replicas behind the high watermark, in records, by broker and partition.
 
-        `led` has the partitions with a leader, and their leaders.
+        `leaders` has the partitions with a leader, and their leaders.
         """
         request = DescribeLogDirsRequest(
-            topics=[DescribableLogDirTopic(topic=self._topic, partitions=[p.partition for p in sorted(led)])]
+            topics=[
+                DescribableLogDirTopic(topic=self._topic, partitions=[p.partition for p in sorted(leaders)])
+            ]
         )
         return {
             broker: {
@@ -158,18 +162,18 @@ class TopicReader:
         }
 
     def _queue(
-        self, group: str, members: list[str], led: dict[TopicPartition, int]
+        self, group: str, members: list[str], leaders: dict[TopicPartition, int]
     ) -> dict[int, dict[str, Any]]:
         """Return a share group's records in flight, by partition number.
 
-        `led` has the partitions and their leaders. For each partition, the result has ``start`` (the start
-        offset), the numbers that `queue.counts` returns, and ``batches``: the last `_MAX_RANGES` ranges of
-        records. A range is [first offset, last offset, delivery state, deliveries, member].
+        `leaders` has the partitions and their leaders. For each partition, the result has ``start`` (the
+        start offset), the numbers that `queue.counts` returns, and ``batches``: the last `_MAX_RANGES` ranges
+        of records. A range is [first offset, last offset, delivery state, deliveries, member].
 
         `members` is a list of member ids, to which the function adds new members. The member in a range is a
         position in this list, from 1; None if no member has locked the range.
         """
-        described = in_flight(self._view.brokers, group, led, led) or {}
+        described = in_flight(self._view.brokers, group, leaders, leaders) or {}
         shown = {}
         for place, records in described.items():
             batches = []
@@ -181,23 +185,23 @@ class TopicReader:
             shown[place.partition] = {"start": records.start, **counts(records), "batches": batches}
         return shown
 
-    def _read(self, topic: Any, led: dict[TopicPartition, int]) -> dict[int, Chunk]:
+    def _read(self, topic: Any, leaders: dict[TopicPartition, int]) -> dict[int, Chunk]:
         """Read the records since the last call of `look`, by partition number.
 
         For partitions with too many new records, read only offsets. `topic` is the topic in a
-        MetadataResponse; `led` has its partitions with a leader, and their leaders.
+        MetadataResponse; `leaders` has its partitions with a leader, and their leaders.
         """
-        leaders = {p.partition: leader for p, leader in led.items() if p.partition in self._positions}
-        counted = {number: leader for number, leader in leaders.items() if number in self._counted}
+        by_number = {p.partition: leader for p, leader in leaders.items() if p.partition in self._positions}
+        counted = {number: leader for number, leader in by_number.items() if number in self._counted}
         chunks = self._ends(counted)
         self._counted &= {number for number, chunk in chunks.items() if self._is_busy(number, chunk)}
-        shown = {number: leader for number, leader in leaders.items() if number not in self._counted}
+        shown = {number: leader for number, leader in by_number.items() if number not in self._counted}
         return chunks | self._fetch(topic, shown, _MAX_BYTES)
 
     def _ends(self, leaders: dict[int, int]) -> dict[int, Chunk]:
-        led = {TopicPartition(self._topic, number): leader for number, leader in leaders.items()}
-        ends = offsets_at(self._view.brokers, led, LATEST)
-        stable = offsets_at(self._view.brokers, led, LATEST, committed=True)
+        of_partition = {TopicPartition(self._topic, number): leader for number, leader in leaders.items()}
+        ends = offsets_at(self._view.brokers, of_partition, LATEST)
+        stable = offsets_at(self._view.brokers, of_partition, LATEST, committed=True)
         return {p.partition: Chunk(-1, stable.get(p, -1), end, b"", ()) for p, end in ends.items()}
 
     def _fetch(self, topic: Any, leaders: dict[int, int], max_bytes: int) -> dict[int, Chunk]:

@@ -52,14 +52,14 @@ class Ages:
         """
         if metadata is None:
             return {}
-        led = live_leaders(metadata.topics)
-        missing = {p: o for p, o in committed.items() if p in led and (p, o) not in self._known}
+        leaders = live_leaders(metadata.topics)
+        missing = {p: o for p, o in committed.items() if p in leaders and (p, o) not in self._known}
         give_up = time.monotonic() + _LONGEST_S
         for topic in metadata.topics:
             by_leader: dict[int, dict[int, int]] = {}
             for partition, offset in missing.items():
                 if partition.topic == topic.name:
-                    by_leader.setdefault(led[partition], {})[partition.partition] = offset
+                    by_leader.setdefault(leaders[partition], {})[partition.partition] = offset
             for leader, wanted in by_leader.items():
                 self._read(brokers, leader, topic, wanted, give_up)
         return {

@@ -186,8 +186,9 @@ class Survey:
     def _asked(
         self, topics: Sequence[Any], directories: dict[tuple[int, str], DirectoryTotals]
     ) -> dict[str, TopicTotals]:
-        led = live_leaders(topics)
-        starts, ends = offsets_at(self._brokers, led, EARLIEST), offsets_at(self._brokers, led, LATEST)
+        leaders = live_leaders(topics)
+        starts = offsets_at(self._brokers, leaders, EARLIEST)
+        ends = offsets_at(self._brokers, leaders, LATEST)
         self._rates.note(ends)
         names = [topic.name for topic in topics]
         sizes = note_sizes(self._log_dirs(names), directories)

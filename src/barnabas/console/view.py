@@ -167,8 +167,8 @@ class ClusterView:
         """
         wanted = set(partitions)
         topics = {partition.topic for partition in wanted}
-        led = live_leaders(topic for topic in self.metadata().topics if topic.name in topics)
-        ends = offsets_at(self.brokers, {place: led[place] for place in wanted & led.keys()}, LATEST)
+        leaders = live_leaders(topic for topic in self.metadata().topics if topic.name in topics)
+        ends = offsets_at(self.brokers, {place: leaders[place] for place in wanted & leaders.keys()}, LATEST)
         self.rates.note(ends)
         return ends
 

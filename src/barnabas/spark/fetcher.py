@@ -101,9 +101,9 @@ class RangeFetcher:
                 by_leader.setdefault(leader, []).append(tp)
         for leader, partitions in by_leader.items():
             by_name = ZERO_TOPIC_ID in (self._topic_ids[tp.topic] for tp in partitions)
-            at_most = _LAST_BY_NAME if by_name else None
+            max_version = _LAST_BY_NAME if by_name else None
             try:
-                response = self._brokers.send(leader, self._fetch(partitions), at_most=at_most)
+                response = self._brokers.send(leader, self._fetch(partitions), max_version=max_version)
                 self._asked[leader] = _Asked(response, partitions)
             except ClientError as error:
                 self._on_failure(leader, error)

@@ -98,7 +98,7 @@ class FakeConnection:
     def close(self) -> None:
         self.cluster.closed += 1
 
-    def send(self, request: Any, *, at_most: int | None = None) -> None:
+    def send(self, request: Any, *, max_version: int | None = None) -> None:
         self._sent = request.request if isinstance(request, Repeated) else request
         self.cluster.events.append(f"send {self.port}")
 
@@ -106,7 +106,7 @@ class FakeConnection:
         self.cluster.events.append(f"receive {self.port}")
         return self.ask(self._sent)
 
-    def ask(self, request: Any, *, at_most: int | None = None) -> Any:
+    def ask(self, request: Any, *, max_version: int | None = None) -> Any:
         self._require_answer()
         if isinstance(request, MetadataRequest):
             led = MetadataResponsePartition(partition_index=0, leader_id=self.cluster.leader)

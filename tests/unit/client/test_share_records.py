@@ -60,11 +60,11 @@ class Leaders:
         return DescribeSharePartitionsResponse(topics=[results])
 
 
-def told(leaders, led):
+def told(leaders, partitions):
     """Return the offsets of the ranges of each partition."""
     return {
         partition: [each.first for each in found.batches]
-        for partition, found in in_flight(leaders, "g", led, led).items()
+        for partition, found in in_flight(leaders, "g", partitions, partitions).items()
     }
 
 

@@ -60,8 +60,8 @@ class Cluster:
     def ask_every(self, request):
         return self.ask_each({1: request})
 
-    def ask_each(self, requests, at_most=None, **_):
-        self.at_most = at_most
+    def ask_each(self, requests, max_version=None, **_):
+        self.max_version = max_version
         return BrokerResponses(
             {broker: self.ask(broker, request) for broker, request in requests.items()}, {}
         )

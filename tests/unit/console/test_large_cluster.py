@@ -100,4 +100,4 @@ def test_no_topic_names_are_looked_up_for_the_offsets_of_groups():
     found = offsets_of_groups(cluster, ["group-00000", "group-00001"])
     assert found["group-00001"] == {TopicPartition("topic-00001", 0): 0}
     assert cluster.asked == {"OffsetFetch": 1}
-    assert cluster.at_most == 9, "later versions have the ids of topics"
+    assert cluster.max_version == 9, "later versions have the ids of topics"

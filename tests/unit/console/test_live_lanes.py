@@ -78,9 +78,9 @@ def log():
 def look(log, monkeypatch):
     """``look()``: return the lane of the next sample."""
 
-    def offsets_at(brokers, led, which, committed=False):
+    def offsets_at(brokers, leaders, which, committed=False):
         return dict.fromkeys(
-            led, log.start if which == live.EARLIEST else log.stable if committed else log.end
+            leaders, log.start if which == live.EARLIEST else log.stable if committed else log.end
         )
 
     monkeypatch.setattr(live, "offsets_at", offsets_at)
@@ -95,8 +95,8 @@ def look(log, monkeypatch):
         share_groups_of=lambda topic: [],
     )
     reader = TopicReader(view, "t")
-    monkeypatch.setattr(reader, "_describe_producers", lambda led: [])
-    monkeypatch.setattr(reader, "_describe_replicas", lambda led: {})
+    monkeypatch.setattr(reader, "_describe_producers", lambda leaders: [])
+    monkeypatch.setattr(reader, "_describe_replicas", lambda leaders: {})
 
     def shown():
         (lane,) = reader.look()["lanes"]

@@ -40,12 +40,12 @@ class Leader:
     def __init__(self, node: int, left: list[int]) -> None:
         self._node, self._left = node, left
         self.asked: list[FetchRequest] = []
-        self.at_most: int | None = None
+        self.max_version: int | None = None
         self.answers: list[FetchResponse | Exception] = []
 
-    def send(self, request: FetchRequest, at_most: int | None) -> None:
+    def send(self, request: FetchRequest, max_version: int | None) -> None:
         self.asked.append(request)
-        self.at_most = at_most
+        self.max_version = max_version
 
     def receive(self, deadline: float) -> FetchResponse:
         answer = self.answers.pop(0)
@@ -75,8 +75,8 @@ class StandIn:
             raise self.topic
         return {"t": self.topic}
 
-    def send(self, node: int, request: FetchRequest, at_most: int | None) -> Leader:
-        self.leaders[node].send(request, at_most)
+    def send(self, node: int, request: FetchRequest, max_version: int | None) -> Leader:
+        self.leaders[node].send(request, max_version)
         return self.leaders[node]
 
     def ask(self, node: int, request: ListOffsetsRequest) -> ListOffsetsResponse:
@@ -117,7 +117,7 @@ def test_each_leader_is_asked_once_until_it_answers(cluster: StandIn) -> None:
     (asked,) = cluster.leaders[1].asked
     assert wanted(asked) == [(0, 3)]
     assert (asked.topics[0].topic, asked.topics[0].topic_id, asked.isolation_level) == ("t", ID, 0)
-    assert cluster.leaders[1].at_most is None
+    assert cluster.leaders[1].max_version is None
     cluster.leaders[1].answers = [answer(high_watermark=50)]
     assert [tp for tp, _ in fetcher.receive()] == [A]
     fetcher.request()
@@ -136,7 +136,7 @@ def test_brokers_that_give_no_topic_ids_are_asked_by_name(cluster: StandIn) -> N
     cluster.topic = Topic(ErrorCode.NONE, ZERO_TOPIC_ID, {0: 1})
     fetcher, _ = reading(cluster, 9)
     fetcher.request()
-    assert cluster.leaders[1].at_most == 12
+    assert cluster.leaders[1].max_version == 12
     named = FetchableTopicResponse(topic="t", partitions=[PartitionData(partition_index=0)])
     cluster.leaders[1].answers = [FetchResponse(responses=[named])]
     assert [tp for tp, _ in fetcher.receive()] == [A]

@@ -36,7 +36,7 @@ class Broker:
     def wait_for(self, timeout: float) -> None:
         pass
 
-    def send(self, request: Any, at_most: int | None) -> None:
+    def send(self, request: Any, max_version: int | None) -> None:
         pass
 
     def receive(self) -> MetadataResponse:

@@ -76,12 +76,12 @@ class Coordinator(CoordinatorRuntime[S]):
             return
         before, after = delta.before.topics.get(self.topic), delta.after.topics.get(self.topic)
         states = after.partitions if after is not None else ()
-        led = {index: state.leader_epoch for index, state in enumerate(states) if state.leader == node_id}
+        epochs = {index: state.leader_epoch for index, state in enumerate(states) if state.leader == node_id}
         is_same = before is not None and after is not None and before.id == after.id
         for partition in self.partitions():
-            if partition not in led or not is_same:
+            if partition not in epochs or not is_same:
                 self.resign(partition)
-        for partition, epoch in led.items():
+        for partition, epoch in epochs.items():
             self.elect(partition, epoch)
 
     def resign_all(self) -> None:

@@ -76,18 +76,18 @@ class ChannelSettings:
 class _Call:
     """A request from its `submit` until its response arrives or it fails."""
 
-    __slots__ = ("at_most", "connection", "future", "request", "then", "timeout", "timer")
+    __slots__ = ("connection", "future", "max_version", "request", "then", "timeout", "timer")
 
     def __init__(
         self,
         request: Request | EncodedRequest,
-        at_most: int | None,
+        max_version: int | None,
         timeout: float,
         future: asyncio.Future[Any],
         then: Callable[[asyncio.Future[Any]], None] | None,
     ) -> None:
         self.request = request
-        self.at_most = at_most
+        self.max_version = max_version
         self.timeout = timeout
         self.future = future
         self.then = then
@@ -178,7 +178,7 @@ class Channel:
         return len(self._queue)
 
     async def send(
-        self, request: Request, *, timeout_s: float | None = None, at_most: int | None = None
+        self, request: Request, *, timeout_s: float | None = None, max_version: int | None = None
     ) -> Any:
         """Send a request, and return its response.
 
@@ -186,21 +186,21 @@ class Channel:
             request: the request.
             timeout_s: time limit in seconds from now. If the peer may delay the response, include this delay.
                 None for the channel's `request_timeout`.
-            at_most: highest version of the request to use; None for no such limit.
+            max_version: highest version of the request to use; None for no such limit.
 
         Raises:
             ChannelError: there is no response; the class and `may_have_been_carried_out` give the reason.
             ProtocolError: the request cannot be encoded.
             ValueError: the request is a produce with acks=0, which gets no response.
         """
-        return await self.submit(request, timeout_s=timeout_s, at_most=at_most)
+        return await self.submit(request, timeout_s=timeout_s, max_version=max_version)
 
     def submit(
         self,
         request: Request | EncodedRequest,
         *,
         timeout_s: float | None = None,
-        at_most: int | None = None,
+        max_version: int | None = None,
         then: Callable[[asyncio.Future[Any]], None] | None = None,
     ) -> asyncio.Future[Any]:
         """Queue a request behind the earlier ones, and return a future of its response at once.
@@ -215,7 +215,7 @@ class Channel:
             request: the request.
             timeout_s: time limit in seconds from now. If the peer may delay the response, include this delay.
                 None for the channel's `request_timeout`.
-            at_most: highest version of the request to use; None for no such limit.
+            max_version: highest version of the request to use; None for no such limit.
             then: called with the finished future in the turn of the event loop in which the response arrives.
                 A callback of the future is called in the next turn. `then` is not called for a cancelled
                 future, and it can be called before this method returns.
@@ -227,7 +227,7 @@ class Channel:
             raise ValueError("a produce with acks=0 has no answer that a channel could wait for")
         future: asyncio.Future[Any] = self._loop.create_future()
         timeout = self.settings.request_timeout if timeout_s is None else timeout_s
-        call = _Call(request, at_most, timeout, future, then)
+        call = _Call(request, max_version, timeout, future, then)
         if self._is_closed:
             call.fail(ChannelClosedError(f"{self.name}: the channel is closed"))
             return future
@@ -301,7 +301,7 @@ class Channel:
         )
 
     def _transmit(self, connection: PeerConnection, call: _Call) -> None:
-        version = connection.common_version(call.request, call.at_most)
+        version = connection.common_version(call.request, call.max_version)
         if version is None:
             call.fail(UnsupportedVersionError(f"{self.name} serves no version of {call.name} that we know"))
             return

@@ -161,17 +161,17 @@ class PeerConnection(asyncio.BufferedProtocol):
             raise ProtocolError("the peer supports no version of the SASL requests that this broker supports")
         return await self._ask(request, version)
 
-    def common_version(self, request: Request | EncodedRequest, at_most: int | None) -> int | None:
+    def common_version(self, request: Request | EncodedRequest, max_version: int | None) -> int | None:
         """Return the highest version of the request that both sides support; None if there is none.
 
         Args:
             request: the request to send.
-            at_most: the result is not higher than this version; None for no such limit.
+            max_version: the result is not higher than this version; None for no such limit.
         """
         lowest, highest = self.versions.get(request.api_key, (0, -1))
         version = min(highest, request.versions[1])
-        if at_most is not None:
-            version = min(version, at_most)
+        if max_version is not None:
+            version = min(version, max_version)
         return version if version >= max(lowest, request.versions[0]) else None
 
     def send(self, request: Request | EncodedRequest, version: int, on_answer: OnAnswer) -> None:

@@ -82,7 +82,7 @@ class SharePartitions:
             KafkaError: the errors of `ReplicaManager.find`; NOT_LEADER_OR_FOLLOWER, this broker does not lead
                 the partition.
         """
-        partition = self._led(topic_id, index)
+        partition = self._led_partition(topic_id, index)
         key = SharePartitionKey(group, topic_id, index)
         found = self._groups.get(group, {}).get(key)
         if found is not None and (found.is_ended or found.is_unused):
@@ -114,10 +114,10 @@ class SharePartitions:
             KafkaError: the errors of `ReplicaManager.find`; NOT_LEADER_OR_FOLLOWER, this broker does not lead
                 the partition.
         """
-        key = SharePartitionKey(group, self._led(topic, index).log.topic_id, index)
+        key = SharePartitionKey(group, self._led_partition(topic, index).log.topic_id, index)
         return self._groups.get(group, {}).get(key)
 
-    def _led(self, topic: TopicKey, index: int) -> Partition:
+    def _led_partition(self, topic: TopicKey, index: int) -> Partition:
         partition = self._replicas.find(topic, index)
         partition.check_leader()
         return partition

@@ -108,13 +108,13 @@ def _directories(broker: int, answer: Any, totals: Totals) -> dict[str, Any]:
             {
                 "path": each.log_dir,
                 "error": error_code(each.error_code).doc if each.error_code else None,
-                "replicas": held.replicas if held else None,
-                "bytes": held.bytes if held else None,
+                "replicas": replicas.replicas if replicas else None,
+                "bytes": replicas.bytes if replicas else None,
                 "total_bytes": each.total_bytes if each.total_bytes >= 0 else None,
                 "free_bytes": each.usable_bytes if each.usable_bytes >= 0 else None,
             }
             for each in answer
-            for held in [totals.directories.get((broker, each.log_dir))]
+            for replicas in [totals.directories.get((broker, each.log_dir))]
         ],
         "problem": None,
     }
@@ -152,14 +152,14 @@ def broker(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
     member = next((each for each in members_of(view.brokers, metadata) if each.id == number), None)
     if member is None:
         raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"there is no broker {number}")
-    led, held, behind = _partitions(metadata, number)
+    leaderships, replicas, out_of_sync = _partitions(metadata, number)
     return {
         **member._asdict(),
         "controller": number == view.controller(),
-        "leads": len(led),
-        "replicas": len(held),
-        "out_of_sync": {"count": len(behind), "names": behind[:_NAMED]},
-        "led": {"count": len(led), "names": led[:_NAMED]},
+        "leads": len(leaderships),
+        "replicas": len(replicas),
+        "out_of_sync": {"count": len(out_of_sync), "names": out_of_sync[:_NAMED]},
+        "led": {"count": len(leaderships), "names": leaderships[:_NAMED]},
         **(
             {"settings": [], "settings_problem": GONE}
             if member.gone
@@ -175,15 +175,15 @@ def _partitions(metadata: Any, broker: int) -> tuple[list[str], list[str], list[
     on the broker. The third list has the partitions of the second list whose ISR lacks the broker. In each
     list, partitions of internal topics come last.
     """
-    led, held, behind = [], [], []
+    leaderships, replicas, out_of_sync = [], [], []
     for topic in sorted(metadata.topics, key=lambda topic: (bool(topic.is_internal), str(topic.name))):
         for p in sorted(topic.partitions, key=lambda p: int(p.partition_index)):
             if broker not in p.replica_nodes:
                 continue
             name = f"{topic.name}-{p.partition_index}"
-            held.append(name)
+            replicas.append(name)
             if p.leader_id == broker:
-                led.append(name)
+                leaderships.append(name)
             if broker not in p.isr_nodes:
-                behind.append(name)
-    return led, held, behind
+                out_of_sync.append(name)
+    return leaderships, replicas, out_of_sync

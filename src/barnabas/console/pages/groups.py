@@ -118,13 +118,13 @@ def group(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
         owners |= dict.fromkeys(member.assignment, member.member_id)
     wanted = {p.topic for p in {*committed, *owners}}
     metadata = view.metadata(sorted(wanted)) if wanted else None
-    led = (
+    leaders = (
         {p: leader for p, leader in live_leaders(metadata.topics).items() if p in committed or p in owners}
         if metadata
         else {}
     )
-    ends = offsets_at(view.brokers, led, LATEST)
-    starts = offsets_at(view.brokers, led, EARLIEST)
+    ends = offsets_at(view.brokers, leaders, LATEST)
+    starts = offsets_at(view.brokers, leaders, EARLIEST)
     behind = lag_of(ends, committed)
     worst = sorted((p for p in behind if behind[p]), key=lambda p: -behind[p])[:_READ]
     seconds = view.ages.seconds_behind(

@@ -66,14 +66,14 @@ class Pipelines:
             self._topic_id = bytes(topic.topic_id)
             self._positions.clear()
             self._known.clear()
-        led = self._view.leaders([STATUS_TOPIC])
-        ends, starts = offsets_at(brokers, led, LATEST), offsets_at(brokers, led, EARLIEST)
+        leaders = self._view.leaders([STATUS_TOPIC])
+        ends, starts = offsets_at(brokers, leaders, LATEST), offsets_at(brokers, leaders, EARLIEST)
         give_up = time.monotonic() + _MAX_SECONDS
         left = 0
         for partition, end in ends.items():
             position = max(self._positions.get(partition, 0), starts.get(partition, 0))
             while position < end and time.monotonic() < give_up:
-                following = self._take(led[partition], topic, partition.partition, position)
+                following = self._take(leaders[partition], topic, partition.partition, position)
                 if following == position:
                     break
                 position = following

@@ -94,8 +94,9 @@ def _dead_letters(view: ClusterView, group: str) -> dict[str, Any] | None:
     records, problem = None, None
     try:
         leaders = leaders_of(view.metadata([topic]).topics)
-        led = {partition: leader for partition, leader in leaders.items() if leader != NO_BROKER}
-        starts, ends = offsets_at(view.brokers, led, EARLIEST), offsets_at(view.brokers, led, LATEST)
+        with_leader = {partition: leader for partition, leader in leaders.items() if leader != NO_BROKER}
+        starts = offsets_at(view.brokers, with_leader, EARLIEST)
+        ends = offsets_at(view.brokers, with_leader, LATEST)
     except (ClientError, KafkaError) as error:
         problem = error_text(error)
     else:

@@ -95,19 +95,19 @@ def search(view: ClusterView, name: str, query: Query, row: Row[T], max_rows: in
     passes = parse(query["filter"]) if query.get("filter", "").strip() else None
     if passes is not None and view.privacy.hide_values:
         raise QueryError("filter: values are hidden here (--hide-values), and a filter would tell of them")
-    led = {
+    leaders = {
         p: leader
         for p, leader in view.leaders([name]).items()
         if (wanted := numbers(query, "partitions")) is None or p.partition in wanted
     }
-    led = dict(sorted(led.items())[:_MAX_PARTITIONS])
-    ends = offsets_at(view.brokers, led, LATEST)
-    starts = offsets_at(view.brokers, led, EARLIEST)
-    positions = _positions(view, query, led, starts, ends, limit)
+    leaders = dict(sorted(leaders.items())[:_MAX_PARTITIONS])
+    ends = offsets_at(view.brokers, leaders, LATEST)
+    starts = offsets_at(view.brokers, leaders, EARLIEST)
+    positions = _positions(view, query, leaders, starts, ends, limit)
     # The last ones of all partitions together are known when each partition's last ones are read.
     takes_last = passes is None and not query.get("next") and choice(query, "from", _BEGINNINGS) == "end"
     found = Search(view, topic, query, passes, max(limit, _MAX_ROWS) if takes_last else limit, row)
-    found.run(led, positions, ends)
+    found.run(leaders, positions, ends)
     found.rows.sort(key=lambda each: each[0])
     if takes_last:
         found.rows = found.rows[-limit:]
@@ -117,7 +117,7 @@ def search(view: ClusterView, name: str, query: Query, row: Row[T], max_rows: in
 def _positions(
     view: ClusterView,
     query: Query,
-    led: dict[TopicPartition, int],
+    leaders: dict[TopicPartition, int],
     starts: dict[TopicPartition, int],
     ends: dict[TopicPartition, int],
     limit: int,
@@ -128,7 +128,7 @@ def _positions(
     no effect. If ``from`` is "end", the offset is `limit` below the end, but not below the log start offset.
 
     Args:
-        led: partitions with a leader, and their leaders.
+        leaders: partitions with a leader, and their leaders.
         starts: known log start offsets.
         ends: known high watermarks.
         limit: number of offsets before the end, for "end".
@@ -136,16 +136,16 @@ def _positions(
     begin = choice(query, "from", _BEGINNINGS)
     if query.get("next"):
         found = _parsed_next(query["next"])
-        return {p: found.get(p.partition, ends.get(p, 0)) for p in led if p in ends}
+        return {p: found.get(p.partition, ends.get(p, 0)) for p in leaders if p in ends}
     if begin == "start":
-        return {p: starts[p] for p in led if p in starts}
+        return {p: starts[p] for p in leaders if p in starts}
     if begin == "offset":
         at = whole(query, "at", 0)
-        return {p: min(max(at, starts[p]), ends[p]) for p in led if p in starts and p in ends}
+        return {p: min(max(at, starts[p]), ends[p]) for p in leaders if p in starts and p in ends}
     if begin == "time":
-        first = offsets_at(view.brokers, led, time_of(query, "at"))
+        first = offsets_at(view.brokers, leaders, time_of(query, "at"))
         return {p: offset if offset >= 0 else ends[p] for p, offset in first.items() if p in ends}
-    return {p: max(starts.get(p, 0), ends[p] - limit) for p in led if p in ends}
+    return {p: max(starts.get(p, 0), ends[p] - limit) for p in leaders if p in ends}
 
 
 def _parsed_next(text: str) -> dict[int, int]:
@@ -203,7 +203,7 @@ class Search(Generic[T]):
 
     def run(
         self,
-        led: dict[TopicPartition, int],
+        leaders: dict[TopicPartition, int],
         positions: dict[TopicPartition, int],
         ends: dict[TopicPartition, int],
     ) -> None:
@@ -211,13 +211,13 @@ class Search(Generic[T]):
 
         Stop when `rows` has enough records, or after a maximum of bytes or seconds. Set each of `positions`
         to the offset after the last record read. Set `left` to the partitions that have more records to read.
-        `led` has the partitions' leaders.
+        `leaders` has the partitions' leaders.
         """
         give_up = time.monotonic() + _MAX_SECONDS
         left = [p for p in positions if positions[p] < ends.get(p, 0)]
         while left and not self._is_enough and self.bytes < _MAX_BYTES and time.monotonic() < give_up:
-            for leader in {led[p] for p in left}:
-                some = [p for p in left if led[p] == leader]
+            for leader in {leaders[p] for p in left}:
+                some = [p for p in left if leaders[p] == leader]
                 self._read(leader, some, positions, ends)
                 if self._is_enough:
                     break

@@ -51,9 +51,9 @@ def topic(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
     }
     if is_brief:
         return about
-    led = {p: leader for p, leader in view.leaders([name]).items() if p.partition < _MAX_PARTITIONS}
-    starts, ends = offsets_at(view.brokers, led, EARLIEST), offsets_at(view.brokers, led, LATEST)
-    stable = offsets_at(view.brokers, led, LATEST, committed=True)
+    leaders = {p: leader for p, leader in view.leaders([name]).items() if p.partition < _MAX_PARTITIONS}
+    starts, ends = offsets_at(view.brokers, leaders, EARLIEST), offsets_at(view.brokers, leaders, LATEST)
+    stable = offsets_at(view.brokers, leaders, LATEST, committed=True)
     view.rates.note(ends)
     sizes = view.topic_sizes([name])
     groups = []

@@ -77,7 +77,7 @@ def _row(topic: Any) -> dict[str, Any]:
     }
 
 
-def _led(metadata: Any, rows: Collection[str]) -> dict[TopicPartition, int]:
+def _leaders(metadata: Any, rows: Collection[str]) -> dict[TopicPartition, int]:
     return live_leaders(topic for topic in metadata.topics if topic.name in rows)
 
 
@@ -87,8 +87,8 @@ def _count(view: ClusterView, metadata: Any, rows: dict[str, dict[str, Any]]) ->
     `rows` has a row for each topic, by name. In each row, ``records`` and ``bytes`` are 0 before the call.
     The function requests no data of other topics.
     """
-    led = _led(metadata, rows)
-    starts, ends = offsets_at(view.brokers, led, EARLIEST), offsets_at(view.brokers, led, LATEST)
+    leaders = _leaders(metadata, rows)
+    starts, ends = offsets_at(view.brokers, leaders, EARLIEST), offsets_at(view.brokers, leaders, LATEST)
     view.rates.note(ends)
     for partition, end in ends.items():  # what compaction has removed counts as records
         rows[partition.topic]["records"] += max(0, end - starts.get(partition, end))
@@ -119,7 +119,7 @@ def _add_rates(view: ClusterView, rows: dict[str, dict[str, Any]]) -> None:
 
 
 def _name_groups(view: ClusterView, rows: dict[str, dict[str, Any]]) -> None:
-    ends = offsets_at(view.brokers, _led(view.metadata(), rows), LATEST)
+    ends = offsets_at(view.brokers, _leaders(view.metadata(), rows), LATEST)
     for group, offsets in view.committed().items():
         behind: Counter[str] = Counter()
         for partition, lag in lag_of(ends, offsets).items():

@@ -153,8 +153,8 @@ def test_a_request_goes_in_the_highest_common_version(run):
         error = await failure(channel.submit(MetadataRequest()), UnsupportedVersionError)
         assert "Metadata" in str(error)
         assert not error.may_have_been_carried_out
-        await failure(channel.submit(heartbeat(), at_most=0), UnsupportedVersionError)
-        await channel.send(heartbeat(), at_most=1)
+        await failure(channel.submit(heartbeat(), max_version=0), UnsupportedVersionError)
+        await channel.send(heartbeat(), max_version=1)
         assert len(world.peer.sessions) == 1
 
     run(scenario)

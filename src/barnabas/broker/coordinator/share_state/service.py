@@ -160,8 +160,8 @@ class ShareCoordinator(Coordinator[ShareShard]):
         that this broker no longer leads are left out. A partition that this broker has loaded again is left
         out until `prune` has shortened it.
         """
-        led = set(self.partitions())
-        return [(partition, offset) for partition, offset in sorted(self._pruned.items()) if partition in led]
+        own = set(self.partitions())
+        return [(partition, offset) for partition, offset in sorted(self._pruned.items()) if partition in own]
 
     def count(self) -> int:
         """Return the number of share partitions in loaded shards of this broker."""

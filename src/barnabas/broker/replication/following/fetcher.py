@@ -440,7 +440,7 @@ class ReplicaFetcher:
         reply = self._dependencies.peers.channel(self.leader, "fetch").submit(
             request,
             timeout_s=(config.replica_socket_timeout_ms + request.max_wait_ms) / 1000,
-            at_most=_VERSION,
+            max_version=_VERSION,
             then=self._at_once,
         )
         wait = request.max_wait_ms / 1000

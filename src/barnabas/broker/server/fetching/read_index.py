@@ -68,7 +68,7 @@ class ReadIndex:
             the proof is complete. The future raises KafkaError: the error of `Partition.check_leader` when
             this broker's leadership ends, and NOT_LEADER_OR_FOLLOWER after the time limit.
         """
-        asked = _Asked(self._sessions, self._led(partitions))
+        asked = _Asked(self._sessions, self._leaderships(partitions))
         if asked.is_proven():
             return None
         asked.hurry()
@@ -76,7 +76,7 @@ class ReadIndex:
         patience_ms = _FETCHES_WAITED_FOR * self._view.config.replica_fetch_wait_max_ms
         return DelayedOperation(watched, patience_ms, asked.attempt).future
 
-    def _led(self, partitions: Iterable[TopicPartition]) -> Iterator[Partition]:
+    def _leaderships(self, partitions: Iterable[TopicPartition]) -> Iterator[Partition]:
         for topic_partition in dict.fromkeys(partitions):
             try:
                 partition = self._replicas.find(*topic_partition)
@@ -96,14 +96,16 @@ class _Asked:
     def __init__(self, sessions: FetchSessions, partitions: Iterable[Partition]) -> None:
         self._sessions = sessions
         #: by partition: its leader epoch, and the brokers that could be its leader now
-        self._led = {each: (each.leader_epoch, each.successors) for each in partitions}
+        self._leaderships = {each: (each.leader_epoch, each.successors) for each in partitions}
         self._witnesses = {
-            broker: self._witness(broker) for _, successors in self._led.values() for broker in successors
+            broker: self._witness(broker)
+            for _, successors in self._leaderships.values()
+            for broker in successors
         }
 
     @property
     def partitions(self) -> Iterable[Partition]:
-        return self._led
+        return self._leaderships
 
     def hurry(self) -> None:
         """Make the broker answer the followers' next fetches without delay, so that the proof is faster."""
@@ -118,7 +120,7 @@ class _Asked:
         Raises:
             KafkaError: the leadership has ended, or the time limit has `expired`.
         """
-        for partition, (epoch, _) in self._led.items():
+        for partition, (epoch, _) in self._leaderships.items():
             partition.check_leader(epoch)
         if self.is_proven():
             return True
@@ -132,7 +134,7 @@ class _Asked:
     def is_proven(self) -> bool:
         return all(
             self._has_followed(broker, partition, epoch)
-            for partition, (epoch, successors) in self._led.items()
+            for partition, (epoch, successors) in self._leaderships.items()
             for broker in successors
         )
 

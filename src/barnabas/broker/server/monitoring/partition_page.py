@@ -51,7 +51,7 @@ def _local(value: Callable[[Partition], float]) -> Sampler:
     return lambda reading: ((_labels(each), value(each)) for each in reading.partitions)
 
 
-def _led(value: Callable[[Partition], float]) -> Sampler:
+def _of_leader(value: Callable[[Partition], float]) -> Sampler:
     """Return a sampler: a function that yields a sample for each partition that this broker leads.
 
     The labels are the topic and the partition number. The sampler calls `value` with the partition, to get
@@ -144,16 +144,16 @@ SAMPLERS: Mapping[str, Sampler] = {
     "kafka_log_log_numlogsegments": _local(lambda each: len(each.log.files.segments)),
     "kafka_log_log_logstartoffset": _local(lambda each: each.log.log_start_offset),
     "kafka_log_log_logendoffset": _local(lambda each: each.log.log_end_offset),
-    "kafka_cluster_partition_replicascount": _led(lambda each: len(each.state.replicas)),
-    "kafka_cluster_partition_insyncreplicascount": _led(lambda each: len(each.state.isr)),
-    "kafka_cluster_partition_underreplicated": _led(lambda each: int(_lacks_replicas(each.state))),
-    "kafka_cluster_partition_underminisr": _led(lambda each: int(_missing(each) > 0)),
-    "kafka_cluster_partition_atminisr": _led(lambda each: int(_missing(each) == 0)),
-    "kafka_cluster_partition_laststableoffsetlag": _led(
+    "kafka_cluster_partition_replicascount": _of_leader(lambda each: len(each.state.replicas)),
+    "kafka_cluster_partition_insyncreplicascount": _of_leader(lambda each: len(each.state.isr)),
+    "kafka_cluster_partition_underreplicated": _of_leader(lambda each: int(_lacks_replicas(each.state))),
+    "kafka_cluster_partition_underminisr": _of_leader(lambda each: int(_missing(each) > 0)),
+    "kafka_cluster_partition_atminisr": _of_leader(lambda each: int(_missing(each) == 0)),
+    "kafka_cluster_partition_laststableoffsetlag": _of_leader(
         lambda each: each.log.high_watermark - each.log.last_stable_offset
     ),
-    "kafka_topic_partition_current_offset": _led(lambda each: each.log.high_watermark),
-    "kafka_topic_partition_oldest_offset": _led(lambda each: each.log.log_start_offset),
+    "kafka_topic_partition_current_offset": _of_leader(lambda each: each.log.high_watermark),
+    "kafka_topic_partition_oldest_offset": _of_leader(lambda each: each.log.log_start_offset),
     "kafka_topic_partition_leader": _state(lambda state: state.leader),
     "kafka_topic_partition_leader_is_preferred": _state(lambda state: int(_is_preferred(state))),
     "kafka_topic_partition_replicas": _state(lambda state: len(state.replicas)),
