@@ -139,8 +139,8 @@ def is_plain_url(url: str) -> bool:
     if scheme is None or re.search(r"\s", url):
         return False
     authority, *rest = re.split("[/?#]", url[scheme.end() :], maxsplit=1)
-    place = authority.rpartition("@")[2]
-    ports = [each.rpartition(":")[2] for each in place.split(",") if ":" in each and not each.endswith("]")]
+    hosts = authority.rpartition("@")[2]
+    ports = [each.rpartition(":")[2] for each in hosts.split(",") if ":" in each and not each.endswith("]")]
     return (
         authority.count("@") <= 1
         and "@" not in "".join(rest)

@@ -90,8 +90,8 @@ def is_cached(fd: int, size: int, position: int) -> bool:
     try:
         os.preadv(fd, _ignored, position, _NO_WAIT)
         if last - position >= _PAGE or last % _PAGE < position % _PAGE:
-            for place in range(position + _CACHED_TOGETHER, last, _CACHED_TOGETHER):
-                os.preadv(fd, _ignored, place, _NO_WAIT)
+            for probe in range(position + _CACHED_TOGETHER, last, _CACHED_TOGETHER):
+                os.preadv(fd, _ignored, probe, _NO_WAIT)
             os.preadv(fd, _ignored, last, _NO_WAIT)
     except BlockingIOError:
         return False

@@ -102,11 +102,11 @@ def _across_racks(
     rack of each broker; all brokers without a rack (None) count as one rack.
     """
     before: Counter[str | None] = Counter()
-    places = {}
+    ranks = {}
     for broker in order:
-        places[broker] = before[racks[broker]]
+        ranks[broker] = before[racks[broker]]
         before[racks[broker]] += 1
-    return sorted(order, key=lambda broker: places[broker])[:count]  # stable: within a place, by preference
+    return sorted(order, key=lambda broker: ranks[broker])[:count]  # stable: within a rank, by preference
 
 
 def _racks_in_turn(racks: Mapping[BrokerId, str | None]) -> Sequence[BrokerId]:

@@ -46,7 +46,7 @@ class _Rule(NamedTuple):
     match: re.Pattern[str] | None
     pattern: re.Pattern[str] | None
     replacement: str
-    #: how many places are replaced; 0 for all
+    #: how many matches are replaced; 0 for all
     max_replacements: int
     case: str
 

@@ -55,11 +55,11 @@ class ColdReads:
         """
         while True:
             await self.warm([cold])
-            before = cold.place
+            before = cold.extent
             try:
                 return read(False)
             except ColdRead as another:
-                if another.place == before:
+                if another.extent == before:
                     return read(True)
                 cold = another
 

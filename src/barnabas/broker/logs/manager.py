@@ -284,7 +284,7 @@ class LogManager:
                 log directories left behind, the topic name of the partition is empty.
         """
         known = set(hosted)
-        places: dict[TopicPartition, list[LogDirectory]] = {}
+        holders: dict[TopicPartition, list[LogDirectory]] = {}
         unseen: set[LogDirectory] = set()
         #: replicas whose folders were renamed, because they do not show the topic id
         nameless: dict[TopicPartition, LogDirectory] = {}
@@ -339,13 +339,13 @@ class LogManager:
                     self._unreadable[topic_partition] = directory
                     continue
                 wanted.append((topic_partition, topic_id, config_of(topic_partition.topic)))
-                places.setdefault(topic_partition, []).append(directory)
+                holders.setdefault(topic_partition, []).append(directory)
             for topic_partition in sorted(directory.unread):  # `LogDirectory.load` looks into their folders
                 known.add(topic_partition)
                 topic_id = hosted.get(topic_partition)
                 if topic_id is not None:
                     wanted.append((topic_partition, topic_id, config_of(topic_partition.topic)))
-                    places.setdefault(topic_partition, []).append(directory)
+                    holders.setdefault(topic_partition, []).append(directory)
             if wanted:
                 pool = self._environment.blocking.pool("recovery", threads)
                 loading += [(directory, pool, wanted)] * min(threads, len(wanted))
@@ -370,7 +370,7 @@ class LogManager:
         await asyncio.gather(*(self._load(*each) for each in loading))
         for pool in dict.fromkeys(pool for _, pool, _ in loading):
             await pool.close()
-        for topic_partition, directories in places.items():
+        for topic_partition, directories in holders.items():
             if directories[1:]:
                 self._withdraw_unless_all_open(topic_partition, directories)
                 outdated.update(self._keep_latest(topic_partition, directories))

@@ -174,17 +174,17 @@ class Tree:
     def _put(self, path: str, node: StoreNode | None) -> None:
         siblings = self._children.setdefault(parent_of(path), [])
         name = sys.intern(path.rpartition("/")[2])
-        place = bisect_left(siblings, name)
-        is_there = place < len(siblings) and siblings[place] == name
+        index = bisect_left(siblings, name)
+        is_there = index < len(siblings) and siblings[index] == name
         if node is None:
             del self._nodes[path]
             self._children.pop(path, None)
             if is_there:
-                del siblings[place]
+                del siblings[index]
         else:
             self._nodes[path] = node
             if not is_there:
-                siblings.insert(place, name)
+                siblings.insert(index, name)
 
 
 def parent_of(path: str) -> str:

@@ -50,7 +50,7 @@ class RejectedBatches:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._places: dict[tuple[TopicKey, int], dict[ProducerId, _Rejection]] = {}
+        self._by_partition: dict[tuple[TopicKey, int], dict[ProducerId, _Rejection]] = {}
         self._count = 0
 
     def __len__(self) -> int:
@@ -70,8 +70,8 @@ class RejectedBatches:
             code: the error that the producer gets.
         """
         now = self._now()
-        place = self._places.setdefault((topic, index), {})
-        before = place.get(header.producer_id)
+        of_partition = self._by_partition.setdefault((topic, index), {})
+        before = of_partition.get(header.producer_id)
         if (
             before is not None
             and now - before.at <= _SECONDS
@@ -80,16 +80,16 @@ class RejectedBatches:
         ):
             return
         self._count += before is None
-        place[header.producer_id] = _Rejection(header, code, now)
+        of_partition[header.producer_id] = _Rejection(header, code, now)
         while self._count > _MAX_BATCHES:
-            self.forget(*next(iter(self._places)))
+            self.forget(*next(iter(self._by_partition)))
 
     def forget(self, topic: TopicKey, index: int) -> dict[ProducerId, _Rejection]:
         """Remove the rejected batches of a partition, and return them by producer id.
 
         The result is empty if there are none.
         """
-        gone = self._places.pop((topic, index), {})
+        gone = self._by_partition.pop((topic, index), {})
         self._count -= len(gone)
         return gone
 
@@ -99,7 +99,7 @@ class RejectedBatches:
         The log then rejects later batches of a producer until the producer sends its rejected batch again.
         Drop batches older than `_SECONDS`, and batches that the log probably has (`is_written`).
         """
-        if not self._places:
+        if not self._by_partition:
             return
         now = self._now()
         for refused in self.forget(topic, index).values():

@@ -292,7 +292,7 @@ class SharePartition:
             try:
                 records = self._acquire(member, limits, may_wait=False)
             except ColdRead as cold:
-                if cold.place != self._warmed:
+                if cold.extent != self._warmed:
                     self._reading = start_task(self._read_ahead(cold), f"cold read of {self}")
                     return None
                 records = self._acquire(member, limits, may_wait=True)
@@ -364,7 +364,7 @@ class SharePartition:
         try:
             await self._dependencies.cold_reads.warm([cold])
         finally:
-            self._warmed, self._reading = cold.place, None
+            self._warmed, self._reading = cold.extent, None
         self.wake()
 
     def _bound(self, config: GroupConfig) -> Offset:

@@ -135,10 +135,10 @@ def check_sealed(
         if segments[segments.index_of(base_offset)].base_offset != base_offset:
             missing = f"the segment that begins at {base_offset} is missing"
             raise lost_records(topic_partition, base_offset, max(first, base_offset + 1), missing)
-    for place in range(count):
-        segment, follower = segments[place], segments[place + 1].base_offset
+    for index in range(count):
+        segment, follower = segments[index], segments[index + 1].base_offset
         known = sizes.get(segment.base_offset) if sizes is not None else None
-        if (known is not None and known.size == segment.size) or is_listed(segments, place, sealed):
+        if (known is not None and known.size == segment.size) or is_listed(segments, index, sealed):
             continue
         try:
             end = segment.next_offset()

@@ -92,7 +92,7 @@ def dirtiness(log: PartitionLog, cleaned_to: Offset | None, now_ms: int) -> Dirt
     bound = min(log.last_stable_offset, log.recovery_point, segments.active.base_offset)
     last = segments.index_of(bound)  # its segment, and all after it, are left alone
     first = min(segments.index_of(first_dirty), last)
-    tail = [segments[place] for place in range(first, last)]
+    tail = [segments[index] for index in range(first, last)]
     if config.min_compaction_lag_ms > 0:
         youngest = now_ms - config.min_compaction_lag_ms
         for number, segment in enumerate(tail):
@@ -102,7 +102,7 @@ def dirtiness(log: PartitionLog, cleaned_to: Offset | None, now_ms: int) -> Dirt
     return Dirtiness(
         first_dirty,
         segments[first + len(tail)].base_offset,
-        sum(segments[place].size for place in range(first)),
+        sum(segments[index].size for index in range(first)),
         sum(segment.size for segment in tail),
         _is_overdue(tail, now_ms - config.max_compaction_lag_ms),
     )

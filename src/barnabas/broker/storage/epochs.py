@@ -61,15 +61,15 @@ class LeaderEpochs:
             return NO_LEADER_EPOCH, UNKNOWN_OFFSET
         if epoch == self.latest:
             return epoch, log_end_offset
-        place = bisect_right(self.entries, epoch, key=lambda entry: entry.epoch)
-        if place == 0:  # older than all known epochs: the log has none of its records
+        index = bisect_right(self.entries, epoch, key=lambda entry: entry.epoch)
+        if index == 0:  # older than all known epochs: the log has none of its records
             return epoch, self.entries[0].start_offset
-        return self.entries[place - 1].epoch, self.entries[place].start_offset
+        return self.entries[index - 1].epoch, self.entries[index].start_offset
 
     def epoch_at(self, offset: int) -> int:
         """Return the leader epoch of the record at `offset`; -1 if it is unknown."""
-        place = bisect_right(self.entries, offset, key=lambda entry: entry.start_offset)
-        return self.entries[place - 1].epoch if place else NO_LEADER_EPOCH
+        index = bisect_right(self.entries, offset, key=lambda entry: entry.start_offset)
+        return self.entries[index - 1].epoch if index else NO_LEADER_EPOCH
 
     def truncate_from_end(self, end_offset: int) -> None:
         """Remove the epochs that begin at or after `end_offset`, the new end of the log."""
@@ -83,9 +83,9 @@ class LeaderEpochs:
 
         The epoch of the record at `start_offset` begins there from now on.
         """
-        place = bisect_right(self.entries, start_offset, key=lambda entry: entry.start_offset)
-        if place and (place > 1 or self.entries[0].start_offset < start_offset):
-            self.entries[:place] = [EpochEntry(self.entries[place - 1].epoch, start_offset)]
+        index = bisect_right(self.entries, start_offset, key=lambda entry: entry.start_offset)
+        if index and (index > 1 or self.entries[0].start_offset < start_offset):
+            self.entries[:index] = [EpochEntry(self.entries[index - 1].epoch, start_offset)]
             self.changed = True
 
     def encode(self) -> bytes:

@@ -45,7 +45,7 @@ class Index:
         return self.size // self.ENTRY.size
 
     def entry(self, number: int) -> tuple[int, int]:
-        """Return both numbers of the entry at place `number`, which counts from 0.
+        """Return both numbers of the entry with index `number`.
 
         Raises:
             KafkaError: CORRUPT_MESSAGE, the file is shorter than before.
@@ -71,16 +71,16 @@ class Index:
         elif not self._stored:
             return None
         else:
-            self.file.check_cached(self._stored * size, 0)  # the search reads many places
+            self.file.check_cached(self._stored * size, 0)  # the search reads many entries
             blocks = range((self._stored + BLOCK - 1) // BLOCK)
             number = bisect_right(blocks, target, key=self._first_of_block) - 1
             if number < 0:
                 return None
             count = min(BLOCK, self._stored - number * BLOCK)
             block = self.file.read_now(count * size, number * BLOCK * size)
-        places = range(len(block) // size)
-        place = bisect_right(places, target, key=lambda place: self._unpack(block, place * size)[0]) - 1
-        return self._unpack(block, place * size) if place >= 0 else None
+        numbers = range(len(block) // size)
+        number = bisect_right(numbers, target, key=lambda number: self._unpack(block, number * size)[0]) - 1
+        return self._unpack(block, number * size) if number >= 0 else None
 
     def _first_of_block(self, block: int) -> int:
         size = self.ENTRY.size
@@ -181,12 +181,12 @@ class OffsetIndex(Index):
 
     def first_from_position(self, position: int) -> tuple[int, int] | None:
         """Return the first entry of a batch that begins at `position` or later; None if there is none."""
-        place = bisect_left(range(len(self)), position, key=lambda place: self.entry(place)[1])
-        return self.entry(place) if place < len(self) else None
+        number = bisect_left(range(len(self)), position, key=lambda number: self.entry(number)[1])
+        return self.entry(number) if number < len(self) else None
 
     def count_before(self, relative_offset: int) -> int:
         """Return the number of entries for offsets before `relative_offset`."""
-        return bisect_right(range(len(self)), relative_offset - 1, key=lambda place: self.entry(place)[0])
+        return bisect_right(range(len(self)), relative_offset - 1, key=lambda number: self.entry(number)[0])
 
 
 class TimeIndex(Index):
@@ -216,7 +216,7 @@ class TimeIndex(Index):
 
     def count_before(self, relative_offset: int) -> int:
         """Return the number of entries for offsets before `relative_offset`."""
-        return bisect_right(range(len(self)), relative_offset - 1, key=lambda place: self.entry(place)[1])
+        return bisect_right(range(len(self)), relative_offset - 1, key=lambda number: self.entry(number)[1])
 
     def restrict(self, count: int) -> None:
         super().restrict(count)

@@ -184,12 +184,12 @@ class LogFiles:
         self._names_changed = True
         return segment
 
-    def seal_again(self, place: int) -> None:
-        """Seal the sealed segments from index `place` on again, after recovery has rebuilt their indexes.
+    def seal_again(self, index: int) -> None:
+        """Seal the sealed segments from `index` on again, after recovery has rebuilt their indexes.
 
         This adds the last entries of the indexes, and writes them. The next flush makes them durable.
         """
-        for segment in self.segments.from_index(place):
+        for segment in self.segments.from_index(index):
             if segment is not self.segments.active:
                 segment.seal()
                 self._note_unflushed(segment)
@@ -231,12 +231,12 @@ class LogFiles:
         for file in self._forget_snapshots(lambda taken: taken == offset):
             file.remove()
 
-    def drop_segments_from(self, place: int) -> None:
-        """Remove the segments from index `place` (at least 1) on.
+    def drop_segments_from(self, index: int) -> None:
+        """Remove the segments from `index` (at least 1) on.
 
         Remove the last one first, so that a crash leaves no hole in the log.
         """
-        while len(self.segments) > place:
+        while len(self.segments) > index:
             self._remove_active()
 
     def drop_snapshots_after(self, offset: Offset) -> None:
@@ -293,15 +293,15 @@ class LogFiles:
         swap = self.swap
         if swap is None or swap.is_cancelled:
             return None
-        place = self.segments.index_of_run(swap.replaced)
-        assert place is not None
+        index = self.segments.index_of_run(swap.replaced)
+        assert index is not None
         swap.is_decided = True
         self._set_aside(*(file for segment in swap.replaced for file in segment.all_files()))
         swap.finish()
         self.swap = None
-        self.segments.replace(place, len(swap.replaced), swap.cleaned)
+        self.segments.replace(index, len(swap.replaced), swap.cleaned)
         if self.sealed is not None:
-            self.sealed.replace(self.segments, place)
+            self.sealed.replace(self.segments, index)
         for segment in swap.replaced:
             self._forget_unflushed(segment.base_offset)
         self._note_checksums(swap.cleaned, *swap.replaced)
@@ -502,14 +502,14 @@ class LogFiles:
 
     def _note_sealed(self, base_offsets: Sequence[Offset]) -> None:
         """Add durable sealed segments to the list on disk, and close their files. A read opens them again."""
-        places = [self.segments.index_of(each) for each in base_offsets if each in self._unflushed]
-        if not places or self._is_closed:
+        indexes = [self.segments.index_of(each) for each in base_offsets if each in self._unflushed]
+        if not indexes or self._is_closed:
             return
         if self.sealed is None:
             self.sealed = SealedSegments(self.env.files, self.path)
-        self.sealed.append(self.segments, places)
-        for place in places:
-            self.segments[place].close()
+        self.sealed.append(self.segments, indexes)
+        for index in indexes:
+            self.segments[index].close()
 
     def seal_active(self) -> None:
         """Add the last entries of the active segment's indexes, and write the indexes to their files.

@@ -254,7 +254,7 @@ class ColdRead(Exception):
         self.position = position
 
     @property
-    def place(self) -> tuple[LogFile, int, int]:
+    def extent(self) -> tuple[LogFile, int, int]:
         """The file and the range of the read: equal values mean the same read."""
         return self.file, self.size, self.position
 

@@ -146,11 +146,11 @@ def load_log(
             was_clean = False
     suspect = len(segments) - 1 if was_clean else find_first_suspect(segments, recovery_point, sealed)
     is_rebuilt = False
-    for place in range(suspect):
+    for index in range(suspect):
         try:
-            is_rebuilt |= ensure_indexes(files, segments[place], entries, config, known)
+            is_rebuilt |= ensure_indexes(files, segments[index], entries, config, known)
         except KafkaError as error:
-            base_offset, follower = segments[place].base_offset, segments[place + 1].base_offset
+            base_offset, follower = segments[index].base_offset, segments[index + 1].base_offset
             raise lost_records(topic_partition, base_offset, follower, error.message) from error
     check_sealed(topic_partition, segments, suspect, sizes, sealed, has_holes=has_holes)
     trusted = segments.from_index(0) if was_clean else segments.from_index(0)[:suspect]

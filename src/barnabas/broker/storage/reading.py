@@ -54,21 +54,21 @@ def read_batches(
         ColdRead: the read would wait for the disk, inside `OpenFiles.without_waiting`.
     """
     segment = segments.active
-    place = len(segments) - 1
+    index = len(segments) - 1
     if offset < segment.base_offset:
-        place = segments.index_of(offset)
-        segment = segments[place]
+        index = segments.index_of(offset)
+        segment = segments[index]
     while True:
         position = segment.position_of(offset)
-        end_offset = log_end_offset if segment is segments.active else segments[place + 1].base_offset
+        end_offset = log_end_offset if segment is segments.active else segments[index + 1].base_offset
         end = segment.size if max_offset >= end_offset else segment.position_of(max_offset)
         if position < end:
             data = segment.read(position, max_bytes, end, min_one)
             return FetchedRecords([data], len(data)) if len(data) else NOTHING
         if max_offset <= end_offset or segment is segments.active:
             return NOTHING
-        place += 1  # compaction left nothing from `offset` to this segment's end
-        segment = segments[place]
+        index += 1  # compaction left nothing from `offset` to this segment's end
+        segment = segments[index]
 
 
 def find_aborted_transactions(

@@ -40,8 +40,8 @@ def find_first_suspect(
     An unlisted segment is read even if all of its records are before the recovery point. A flush does not
     fsync the index files of the active segment, so these files may be missing.
     """
-    place = segments.index_of(max(recovery_point - 1, 0))
-    return place + 1 if is_listed(segments, place, sealed) else place
+    index = segments.index_of(max(recovery_point - 1, 0))
+    return index + 1 if is_listed(segments, index, sealed) else index
 
 
 def recover(
@@ -82,11 +82,11 @@ def recover(
     begins_there = [each for each in epochs.entries if is_complete and each.start_offset == recovery_point]
     epochs.truncate_from_end(recovery_point if is_complete else 0)
     end = start
-    place = first
-    while place < len(segments):
-        segment = segments[place]
+    index = first
+    while index < len(segments):
+        segment = segments[index]
         # Compaction drops records before the recovery point only: it cleans flushed segments only.
-        has_hole = place > first and max(end, holes_to) < segment.base_offset
+        has_hole = index > first and max(end, holes_to) < segment.base_offset
         if has_hole or end > segment.base_offset:
             logger.warning(
                 "%s: the log ends at %d and its next segment begins at %d: the rest is dropped",
@@ -99,7 +99,7 @@ def recover(
         end = _recover_segment(
             segment, max(end, segment.base_offset), recovery_point, epochs, producers, config
         )
-        place += 1
+        index += 1
         if segment.size < size:
             if end < recovery_point:
                 raise lost_records(topic_partition, end, recovery_point, f"{segment.log.path} is damaged")
@@ -119,9 +119,9 @@ def recover(
         for epoch, offset in begins_there:
             if epoch > epochs.latest:
                 epochs.assign(epoch, offset)
-    for segment in segments.from_index(place):
+    for segment in segments.from_index(index):
         keep_segment(files, segment)
-    files.drop_segments_from(place)
+    files.drop_segments_from(index)
     files.drop_snapshots_after(end)
     files.seal_again(first)
     producers.end_offset = end

@@ -93,9 +93,9 @@ def _count_expired(log: PartitionLog, now_ms: int) -> int:
     by_age_and_size = "delete" in config.cleanup_policy
     excess = sum(segment.size for segment in segments) - config.retention_bytes
     count = 0
-    for place, segment in enumerate(segments):
+    for index, segment in enumerate(segments):
         is_active = segment is segments.active
-        end = log.log_end_offset if is_active else segments[place + 1].base_offset
+        end = log.log_end_offset if is_active else segments[index + 1].base_offset
         if end > log.high_watermark or (is_active and not segment.size):
             break
         excess -= segment.size

@@ -67,14 +67,14 @@ def decode(content: bytes) -> dict[Offset, SealedSegment]:
     return entries
 
 
-def is_listed(segments: Segments, place: int, entries: Mapping[Offset, SealedSegment]) -> bool:
-    """Whether the segment with index `place` is sealed, and its files have the sizes in `entries`."""
-    segment = segments[place]
+def is_listed(segments: Segments, index: int, entries: Mapping[Offset, SealedSegment]) -> bool:
+    """Whether the segment at `index` is sealed, and its files have the sizes in `entries`."""
+    segment = segments[index]
     entry = entries.get(segment.base_offset)
     return (
         entry is not None
-        and place < len(segments) - 1
-        and entry.end_offset == segments[place + 1].base_offset
+        and index < len(segments) - 1
+        and entry.end_offset == segments[index + 1].base_offset
         and entry.sizes[:3] == (segment.size, segment.offsets.size, segment.times.size)
     )
 
@@ -97,8 +97,8 @@ class SealedSegments:
         #: whether the removal of entries is not durable yet
         self._is_cut = False
 
-    def append(self, segments: Segments, places: Sequence[int]) -> None:
-        """Append an entry for each of the sealed segments at indexes `places`.
+    def append(self, segments: Segments, indexes: Sequence[int]) -> None:
+        """Append an entry for each of the sealed segments at `indexes`.
 
         The caller must give these segments in the order of their offsets. All of them must come after the
         segments that already have an entry.
@@ -110,30 +110,30 @@ class SealedSegments:
             segment_count = len(segments)
             if self._count > 2 * segment_count + _MAX_STALE:
                 self._write(self.file.read_at(segment_count * _SIZE, (self._count - segment_count) * _SIZE))
-            self.file.write_at([_encoded(segments, places)], self._count * _SIZE)
-            self._count += len(places)
+            self.file.write_at([_encoded(segments, indexes)], self._count * _SIZE)
+            self._count += len(indexes)
 
-    def write(self, segments: Segments, places: Sequence[int]) -> None:
-        """Replace all entries with entries for the segments at indexes `places`.
+    def write(self, segments: Segments, indexes: Sequence[int]) -> None:
+        """Replace all entries with entries for the segments at `indexes`.
 
         If the disk fails, raise nothing: the list is then empty.
         """
         with suppress(OSError):
-            self._write(_encoded(segments, places))
+            self._write(_encoded(segments, indexes))
 
-    def replace(self, segments: Segments, place: int) -> None:
+    def replace(self, segments: Segments, index: int) -> None:
         """Replace a segment's entry in this list, because the segment was rewritten.
 
-        The segment is `segments[place]`. If this list has no entry for it, do nothing.
+        The segment is `segments[index]`. If this list has no entry for it, do nothing.
 
         If the disk fails, raise nothing, and keep the old entry. Recovery ignores an entry whose sizes differ
         from the sizes of the segment's files.
         """
-        base_offset = segments[place].base_offset
+        base_offset = segments[index].base_offset
         with suppress(OSError):
             number = bisect_left(range(self._count), base_offset, key=lambda number: self._bounds(number)[0])
             if number < self._count and self._bounds(number)[0] == base_offset:
-                self.file.write_at([_encoded(segments, [place])], number * _SIZE)
+                self.file.write_at([_encoded(segments, [index])], number * _SIZE)
 
     def cut(self, offset: Offset) -> None:
         """Remove the entries of segments that end after `offset`.
@@ -184,15 +184,15 @@ class SealedSegments:
         return base_offset, end_offset
 
 
-def _encoded(segments: Segments, places: Sequence[int]) -> bytes:
+def _encoded(segments: Segments, indexes: Sequence[int]) -> bytes:
     """Return the entries of sealed segments. Raises OSError if a time index cannot be read."""
-    return b"".join([encode(_entry_of(segments, place)) for place in places])
+    return b"".join([encode(_entry_of(segments, index)) for index in indexes])
 
 
-def _entry_of(segments: Segments, place: int) -> SealedSegment:
-    segment = segments[place]
+def _entry_of(segments: Segments, index: int) -> SealedSegment:
+    segment = segments[index]
     return SealedSegment(
         segment.base_offset,
-        segments[place + 1].base_offset,
+        segments[index + 1].base_offset,
         SegmentSizes(segment.size, segment.offsets.size, segment.times.size, *segment.latest),
     )

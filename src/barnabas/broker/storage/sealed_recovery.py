@@ -53,10 +53,10 @@ def flushed_to(segments: Segments, recovery_point: Offset, sealed: Mapping[Offse
     Begin with the segment of the last record before `recovery_point`. As long as a segment is listed
     (`is_listed`), move the recovery point to the segment's end, and go to the next segment.
     """
-    place = segments.index_of(max(recovery_point - 1, 0))
-    while is_listed(segments, place, sealed):
-        place += 1
-        recovery_point = max(recovery_point, segments[place].base_offset)
+    index = segments.index_of(max(recovery_point - 1, 0))
+    while is_listed(segments, index, sealed):
+        index += 1
+        recovery_point = max(recovery_point, segments[index].base_offset)
     return recovery_point
 
 
@@ -70,6 +70,6 @@ def list_checked(files: LogFiles, count: int, sealed: Mapping[Offset, SealedSegm
     if files.sealed is not None:
         files.sealed.cut(segments[count].base_offset)
         files.sealed.sync()
-    if not all(is_listed(segments, place, sealed) for place in range(count)):
+    if not all(is_listed(segments, index, sealed) for index in range(count)):
         files.sealed = files.sealed or SealedSegments(files.env.files, files.path)
         files.sealed.write(segments, range(count))

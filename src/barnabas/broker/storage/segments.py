@@ -26,8 +26,8 @@ class Segments:
     def __iter__(self) -> Iterator[LogSegment]:
         return iter(self._segments)
 
-    def __getitem__(self, place: int) -> LogSegment:
-        return self._segments[place]
+    def __getitem__(self, index: int) -> LogSegment:
+        return self._segments[index]
 
     def add(self, segment: LogSegment) -> None:
         """Add a new active segment."""
@@ -42,8 +42,8 @@ class Segments:
         """Return the segment whose range contains `offset`, and all later ones."""
         return self._segments[self.index_of(offset) :]
 
-    def from_index(self, place: int) -> list[LogSegment]:
-        return self._segments[place:]
+    def from_index(self, index: int) -> list[LogSegment]:
+        return self._segments[index:]
 
     def index_of_run(self, segments: Sequence[LogSegment]) -> int | None:
         """Return the index in this object at which the sequence `segments` begins.
@@ -51,16 +51,16 @@ class Segments:
         Return None unless this object has exactly these segments one after the other, in this order, and all
         of them are sealed.
         """
-        place = self.index_of(segments[0].base_offset)
-        end = place + len(segments)
+        index = self.index_of(segments[0].base_offset)
+        end = index + len(segments)
         is_run = end < len(self) and all(
-            there is segment for there, segment in zip(self._segments[place:end], segments, strict=True)
+            there is segment for there, segment in zip(self._segments[index:end], segments, strict=True)
         )
-        return place if is_run else None
+        return index if is_run else None
 
-    def replace(self, place: int, count: int, segment: LogSegment) -> None:
-        """Replace the `count` segments from index `place` on with one sealed segment."""
-        self._segments[place : place + count] = [segment]
+    def replace(self, index: int, count: int, segment: LogSegment) -> None:
+        """Replace the `count` segments from `index` on with one sealed segment."""
+        self._segments[index : index + count] = [segment]
 
     def remove_first(self, count: int) -> list[LogSegment]:
         """Remove and return the oldest `count` segments."""

@@ -48,7 +48,7 @@ class LastBatch(NamedTuple):
     records: Buffer
 
 
-class Place(NamedTuple):
+class TopicIdPartition(NamedTuple):
     """A partition of a dead-letter queue. A topic that is created again has another id."""
 
     topic: TopicPartition
@@ -87,13 +87,13 @@ class LocalLeader:
     def __init__(
         self,
         replicas: ReplicaManager,
-        place: Place,
+        target: TopicIdPartition,
         view: BrokerView,
         long_work: LongWork,
         cold_reads: ColdReads,
     ) -> None:
         self._replicas = replicas
-        self._place = place
+        self._target = target
         self._view = view
         self._long_work = long_work
         self._cold_reads = cold_reads
@@ -130,7 +130,7 @@ class LocalLeader:
         return LastBatch(last.last_sequence, _batch_of(chunk, producer_id, last.last_sequence) or b"")
 
     def _find(self) -> Partition:
-        replica = self._replicas.find(self._place.topic_id, self._place.topic.partition)
+        replica = self._replicas.find(self._target.topic_id, self._target.topic.partition)
         replica.check_leader()
         return replica
 
@@ -152,23 +152,25 @@ class RemoteLeader:
     that is cut off from this one gives no answer until the request times out.
     """
 
-    def __init__(self, broker: BrokerId, channel: Channel, place: Place, view: BrokerView) -> None:
+    def __init__(
+        self, broker: BrokerId, channel: Channel, target: TopicIdPartition, view: BrokerView
+    ) -> None:
         self._broker = broker
         self._channel = channel
-        self._place = place
+        self._target = target
         self._view = view
 
     async def append(self, batch: bytes) -> None:
-        name, index = self._place.topic
+        name, index = self._target.topic
         timeout_ms = self._view.config.request_timeout_ms
         data = PartitionProduceData(index=index, records=batch)
-        topic = TopicProduceData(name=name, topic_id=self._place.topic_id, partition_data=[data])
+        topic = TopicProduceData(name=name, topic_id=self._target.topic_id, partition_data=[data])
         request = ProduceRequest(acks=ACKS_ALL, timeout_ms=timeout_ms, topic_data=[topic])
         response = await self._send(request, timeout_ms / 1000 + _GRACE)
         _check(response.responses[0].partition_responses[0])
 
     async def last_batch(self, producer_id: ProducerId, *, with_records: bool) -> LastBatch | None:
-        name, index = self._place.topic
+        name, index = self._target.topic
         described = await self._send(
             DescribeProducersRequest(topics=[TopicRequest(name=name, partition_indexes=[index])])
         )
@@ -204,7 +206,7 @@ class RemoteLeader:
         Raises:
             KafkaError: the leader answers with an error, or cannot be reached (NETWORK_EXCEPTION).
         """
-        name, index = self._place.topic
+        name, index = self._target.topic
         wanted = ListOffsetsPartition(partition_index=index, timestamp=timestamp)
         topic = ListOffsetsTopic(name=name, partitions=[wanted])
         listed = await self._send(ListOffsetsRequest(replica_id=replica_id, topics=[topic]))
@@ -212,9 +214,9 @@ class RemoteLeader:
         return offset
 
     async def _fetch(self, offset: Offset) -> bytes:
-        name, index = self._place.topic
+        name, index = self._target.topic
         partition = FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=_READ_BYTES)
-        topic = FetchTopic(topic=name, topic_id=self._place.topic_id, partitions=[partition])
+        topic = FetchTopic(topic=name, topic_id=self._target.topic_id, partitions=[partition])
         response = await self._send(FetchRequest(max_bytes=_READ_BYTES, min_bytes=0, topics=[topic]))
         if response.error_code:
             raise KafkaError(error_code(response.error_code))
@@ -234,10 +236,10 @@ class RemoteLeader:
             answer.cancel()
 
     def _check_leads(self) -> None:
-        state = self._view.image.partition(self._place.topic)
+        state = self._view.image.partition(self._target.topic)
         if state is None or state.leader != self._broker:
             raise KafkaError(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {self._broker} does not lead {self._place.topic}"
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {self._broker} does not lead {self._target.topic}"
             )
 
 

@@ -13,7 +13,13 @@ from barnabas.broker.interbroker import BrokerClient
 from barnabas.broker.logs.cold_reads import ColdReads
 from barnabas.broker.replication.manager import ReplicaManager
 from barnabas.broker.replication.partition import Partition
-from barnabas.broker.server.dead_letters.leaders import LastBatch, Leader, LocalLeader, Place, RemoteLeader
+from barnabas.broker.server.dead_letters.leaders import (
+    LastBatch,
+    Leader,
+    LocalLeader,
+    RemoteLeader,
+    TopicIdPartition,
+)
 from barnabas.broker.server.dead_letters.letters import (
     LetterBatch,
     Source,
@@ -109,7 +115,7 @@ class DeadLetterQueues:
         """Return a writer of one share partition's dead letters. `LetterWriter` explains the arguments."""
         return LetterWriter(self, key, partition, is_in_doubt, check_leader)
 
-    async def find(self, group: str, partition: int) -> Place:
+    async def find(self, group: str, partition: int) -> TopicIdPartition:
         """Return the partition of the group's dead-letter queue for records of source partition `partition`.
 
         The result is the partition with the number `partition` modulo the queue's number of partitions. If
@@ -147,10 +153,10 @@ class DeadLetterQueues:
                 ErrorCode.INVALID_CONFIG,
                 f"the topic {name} has not set errors.deadletterqueue.group.enable=true",
             )
-        return Place(TopicPartition(name, partition % len(topic.partitions)), topic.id)
+        return TopicIdPartition(TopicPartition(name, partition % len(topic.partitions)), topic.id)
 
-    def former(self, place: Place, partition: int) -> list[Place]:
-        """Return all partitions of a queue, except `place`, that can have dead letters of a source partition.
+    def former(self, target: TopicIdPartition, partition: int) -> list[TopicIdPartition]:
+        """Return all partitions of a queue but `target` that can have dead letters of a source partition.
 
         The partition for dead letters is the number of the source partition, modulo the number of the queue's
         partitions. While the queue had fewer partitions, it could be another partition than now. For
@@ -160,30 +166,32 @@ class DeadLetterQueues:
         Return an empty list if the queue's topic does not exist.
 
         Args:
-            place: the queue's partition for new dead letters of the source partition.
+            target: the queue's partition for new dead letters of the source partition.
             partition: number of the source partition.
         """
-        name, index = place.topic
+        name, index = target.topic
         topic = self.view.image.topics.get(name)
         counts = range(1, len(topic.partitions) + 1 if topic is not None else 1)
         indexes = dict.fromkeys(partition % count for count in counts)
-        return [Place(TopicPartition(name, each), place.topic_id) for each in indexes if each != index]
+        return [
+            TopicIdPartition(TopicPartition(name, each), target.topic_id) for each in indexes if each != index
+        ]
 
-    def leader(self, place: Place) -> Leader:
+    def leader(self, target: TopicIdPartition) -> Leader:
         """Return the present leader of a partition of a dead-letter queue.
 
         Raises:
             KafkaError: NOT_LEADER_OR_FOLLOWER, the partition has no leader now.
         """
-        state = self.view.image.partition(place.topic)
+        state = self.view.image.partition(target.topic)
         if state is None or state.leader == NO_BROKER:
             raise KafkaError(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the partition {place.topic} has no leader now"
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the partition {target.topic} has no leader now"
             )
         if state.leader == self.view.node_id:
-            return LocalLeader(self._replicas, place, self.view, self.long_work, self.cold_reads)
+            return LocalLeader(self._replicas, target, self.view, self.long_work, self.cold_reads)
         channel = self._peers.channel(state.leader, _PURPOSE)
-        return RemoteLeader(state.leader, channel, place, self.view)
+        return RemoteLeader(state.leader, channel, target, self.view)
 
 
 class _Sent(NamedTuple):
@@ -233,7 +241,7 @@ class LetterWriter:
         self._source = Source(key, partition.topic_partition.topic)
         self._is_in_doubt = is_in_doubt
         self._check_leader = check_leader
-        self._place: Place | None = None
+        self._target: TopicIdPartition | None = None
         #: the sequence number of the next dead letter; None while it is unknown
         self._sequence: int | None = None
         self._sent: _Sent | None = None
@@ -258,18 +266,18 @@ class LetterWriter:
                 partition.
         """
         key = self._source.key
-        place = await self._queues.find(key.group, key.partition)
-        if self._sent is not None and self._place is not None and place.topic_id == self._place.topic_id:
-            place = self._place  # the queue may have more partitions now, and the former one has the batch
-        if place != self._place:
-            self._place, self._sequence, self._sent = place, None, None
-        leader = self._queues.leader(place)
+        target = await self._queues.find(key.group, key.partition)
+        if self._sent is not None and self._target is not None and target.topic_id == self._target.topic_id:
+            target = self._target  # the queue may have more partitions now, and the former one has the batch
+        if target != self._target:
+            self._target, self._sequence, self._sent = target, None, None
+        leader = self._queues.leader(target)
         if self._sent is None:
             if self._sequence is None:
-                written = await self._recover(place, due)
+                written = await self._recover(target, due)
                 if written:
                     return written
-            batch = await self._make(place, due)
+            batch = await self._make(target, due)
             if not batch.records:
                 return batch.spans
             self._sent = _Sent(batch, False)
@@ -283,14 +291,14 @@ class LetterWriter:
         self._sent = None
         if self._is_in_doubt:
             self._sequence = None  # until it is certain that the log has this batch, not the predecessor's
-            written = await self._recover(place, due)
+            written = await self._recover(target, due)
             self._is_in_doubt = False
             return written
         assert self._sequence is not None
         self._sequence = (self._sequence + batch.letters) % SEQUENCE_LIMIT
         return batch.spans
 
-    async def _recover(self, place: Place, due: Sequence[DeadLetters]) -> Sequence[Span]:
+    async def _recover(self, target: TopicIdPartition, due: Sequence[DeadLetters]) -> Sequence[Span]:
         """Read the producer's next sequence number from the log, and then call `check_leader`.
 
         If another leader of the share partition takes over before the check, the check fails. Without the
@@ -299,7 +307,7 @@ class LetterWriter:
         the other leader's or this leader's.
 
         Args:
-            place: the present partition of the dead-letter queue.
+            target: the present partition of the dead-letter queue.
             due: ranges of offsets whose records the group has given up, in ascending order.
 
         Returns:
@@ -310,16 +318,16 @@ class LetterWriter:
         Raises:
             KafkaError: the last batch cannot be read, or another leader has taken over.
         """
-        last = await self._last_batch(place)
+        last = await self._last_batch(target)
         written = self._letters_in(last)
         if self._is_in_doubt:
-            written += await self._former_letters(place, due, written)
+            written += await self._former_letters(target, due, written)
         await self._check_leader()
         self._sequence = 0 if last is None else (last.last_sequence + 1) % SEQUENCE_LIMIT
         return settled(due, sorted(written))
 
     async def _former_letters(
-        self, place: Place, due: Sequence[DeadLetters], written: Sequence[Offset]
+        self, target: TopicIdPartition, due: Sequence[DeadLetters], written: Sequence[Offset]
     ) -> list[Offset]:
         """Return the source offsets of the dead letters in other partitions of the queue, in no order.
 
@@ -328,7 +336,7 @@ class LetterWriter:
         letters, ignore the errors of the other partitions.
 
         Args:
-            place: the present partition of the queue.
+            target: the present partition of the queue.
             due: ranges of offsets whose records the group has given up, in ascending order.
             written: the source offsets of the producer's last batch in the present partition. They only
                 decide whether errors are ignored, and are not in the result.
@@ -339,7 +347,7 @@ class LetterWriter:
         """
         offsets: list[Offset] = []
         errors: list[BaseException] = []
-        formers = self._queues.former(place, self._source.key.partition)
+        formers = self._queues.former(target, self._source.key.partition)
         for begin in range(0, len(formers), _PLACES_AT_ONCE):
             some = formers[begin : begin + _PLACES_AT_ONCE]
             for found in await asyncio.gather(*map(self._last_batch, some), return_exceptions=True):
@@ -354,8 +362,8 @@ class LetterWriter:
     def _letters_in(self, batch: LastBatch | None) -> list[Offset]:
         return [] if batch is None else offsets_of(self._source, batch.records)
 
-    async def _last_batch(self, place: Place) -> LastBatch | None:
-        leader = self._queues.leader(place)
+    async def _last_batch(self, target: TopicIdPartition) -> LastBatch | None:
+        leader = self._queues.leader(target)
         return await leader.last_batch(self._source.producer_id, with_records=self._is_in_doubt)
 
     def _failed(self, error: KafkaError, was_uncertain: bool) -> None:
@@ -377,9 +385,9 @@ class LetterWriter:
             self._sequence = None
             self._is_in_doubt = True
 
-    async def _make(self, place: Place, due: Sequence[DeadLetters]) -> LetterBatch:
+    async def _make(self, target: TopicIdPartition, due: Sequence[DeadLetters]) -> LetterBatch:
         view = self._queues.view
-        topic_config = view.topic_config(place.topic.topic)
+        topic_config = view.topic_config(target.topic.topic)
         found, end = await self._read(due)
         assert self._sequence is not None
         return make_batch(

@@ -386,7 +386,7 @@ class Fetch:
             max_bytes: largest number of bytes to read.
             min_one: whether to read the first batch even if it is larger.
         """
-        if cold.place in self._warmed:
+        if cold.extent in self._warmed:
             self._may_wait = True
             try:
                 return self._read(target, max_bytes, min_one)
@@ -412,7 +412,7 @@ class Fetch:
         is_incremental = session is not None and session.epoch > 1
         if is_incremental and self._warmed and self._read_bytes >= self._min_bytes:
             return False
-        self._warmed.update(cold.place for cold in self.cold_reads)
+        self._warmed.update(cold.extent for cold in self.cold_reads)
         self._read_records_again()
         self._unread = {target: None for target, data in self._results.items() if data is None} | self._unread
         self.watch()  # partitions go on meanwhile

@@ -270,8 +270,8 @@ class FetchSession:
             for topic in request.forgotten_topics_data
             for index in topic.partitions
         )
-        for place in forgotten:
-            target = self.targets.pop(place, None)
+        for partition in forgotten:
+            target = self.targets.pop(partition, None)
             if target is not None:
                 target.unwatch()
                 self.ready.pop(target, None)
@@ -283,10 +283,10 @@ class FetchSession:
                 noted += 1
                 if noted % _NOTED_A_STEP == 0:
                     yield
-                place = key, wanted.partition
-                if place in forgotten:  # as in Kafka, also if the request adds it
+                partition = key, wanted.partition
+                if partition in forgotten:  # as in Kafka, also if the request adds it
                     continue
-                target = self.targets.get(place)
+                target = self.targets.get(partition)
                 if target is None:
                     target = self.target(key, wanted)
                     target.watch(self)

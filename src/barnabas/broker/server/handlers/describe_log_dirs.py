@@ -65,10 +65,10 @@ def describe_log_dirs(
         if directory.failure is None
         for each in (directory.logs, directory.futures)
     ]
-    places = chain.from_iterable(repeat((path, is_future), len(found)) for path, is_future, found in groups)
+    paths = chain.from_iterable(repeat((path, is_future), len(found)) for path, is_future, found in groups)
 
     def describe(log: PartitionLog) -> None:
-        path, is_future = next(places)
+        path, is_future = next(paths)
         name, index = log.topic_partition
         # A follower lags behind the high watermark, a leader does not. A copy lags behind its log.
         current = logs.get(log.topic_partition) if is_future else None

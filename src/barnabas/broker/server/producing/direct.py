@@ -18,7 +18,7 @@ from barnabas.base.errors import KafkaError
 from barnabas.base.types import INTERNAL_TOPICS
 from barnabas.broker.awaitables import MaybeAwaitable, SecondPhase
 from barnabas.broker.replication.acknowledgement import Acknowledgement, Appended
-from barnabas.broker.server.producing.layout import Opening, Place, opening_of
+from barnabas.broker.server.producing.layout import BatchRange, Opening, opening_of
 from barnabas.broker.server.requests.api import DIRECT_ELEMENTS, Begun, Outcome
 from barnabas.broker.server.requests.context import Client, RequestContext
 from barnabas.broker.server.requests.long_work import SLICE, LongWork
@@ -80,18 +80,18 @@ class DirectProduce:
                 if found is None:
                     return None
                 client.caches[_KEY] = opening = found
-            places = opening.layout.places(frame, opening.end)
+            batches = opening.layout.batches(frame, opening.end)
         except (struct.error, IndexError):
             return None
-        if places is None or not (
+        if batches is None or not (
             access.is_unrestricted or opening.name in access.known.get(_WRITE_TOPIC, ())
         ):
             return None
         partitions = self._replicas.partitions_of(opening.topic)
         now_ms = self._view.clock.now_ms()
-        if len(places) > 1:
-            return self._append_each(frame, client, access, began, opening, places, partitions, now_ms)
-        return self._append_one(frame, client, access, opening, places[0], partitions, now_ms)
+        if len(batches) > 1:
+            return self._append_each(frame, client, access, began, opening, batches, partitions, now_ms)
+        return self._append_one(frame, client, access, opening, batches[0], partitions, now_ms)
 
     def _opening_of(self, frame: Readable) -> Opening | None:
         opening = opening_of(frame)
@@ -108,7 +108,7 @@ class DirectProduce:
         client: Client,
         access: Access,
         opening: Opening,
-        place: Place,
+        batch: BatchRange,
         partitions: Mapping[int, Partition],
         now_ms: int,
     ) -> Outcome:
@@ -123,11 +123,11 @@ class DirectProduce:
             client: connection of the request.
             access: permissions of the client.
             opening: the parsed first part of the request.
-            place: (partition index, start, end) of the batch in `frame`.
+            batch: (partition index, start, end) of the batch in `frame`.
             partitions: the open partitions of the topic, by number.
             now_ms: present time, in milliseconds since 1970.
         """
-        index, start, stop = place
+        index, start, stop = batch
         partition = partitions.get(index)
         if partition is None:
             return None
@@ -138,7 +138,7 @@ class DirectProduce:
             return self._begun(frame, client, access, [], error)
         if info is None:
             return None
-        reply = opening.reply(frame, (place,), (info,))
+        reply = opening.reply(frame, (batch,), (info,))
         if partition.log.high_watermark > info[1] or partition.is_acknowledged(info[1], opening.acks):
             return reply
         answer: SecondPhase[bytes] = SecondPhase()
@@ -153,7 +153,7 @@ class DirectProduce:
         access: Access,
         began: float,
         opening: Opening,
-        places: Sequence[Place],
+        batches: Sequence[BatchRange],
         partitions: Mapping[int, Partition],
         now_ms: int,
     ) -> Outcome:
@@ -172,7 +172,7 @@ class DirectProduce:
             access: permissions of the client.
             began: time at which the request began, by the clock of `LongWork`, in seconds.
             opening: the parsed first part of the request.
-            places: (partition index, start, end) of each batch in `frame`.
+            batches: (partition index, start, end) of each batch in `frame`.
             partitions: the open partitions of the topic, by number.
             now_ms: present time, in milliseconds since 1970.
         """
@@ -182,7 +182,7 @@ class DirectProduce:
         failure = None
         is_acknowledged = True
         left = _BATCHES_A_LOOK
-        for index, start, stop in places:
+        for index, start, stop in batches:
             if not left:
                 left = _BATCHES_A_LOOK
                 if self._long_work.now() >= began + SLICE:
@@ -202,8 +202,8 @@ class DirectProduce:
             log = partition.log
             if log.high_watermark < log.log_end_offset and not partition.is_acknowledged(info[1], acks):
                 is_acknowledged = False
-        if is_acknowledged and len(appended) == len(places):
-            return opening.reply(frame, places, appended)
+        if is_acknowledged and len(appended) == len(batches):
+            return opening.reply(frame, batches, appended)
         if not appended and failure is None:
             return None
         return self._begun(frame, client, access, appended, failure)

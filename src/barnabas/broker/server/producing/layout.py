@@ -41,8 +41,8 @@ _pack_result = struct.Struct(">ixxqqq").pack
 _NO_THROTTLE = bytes(4)
 
 
-#: a partition's index, where its batch starts in the frame and where it stops
-Place: TypeAlias = tuple[int, int, int]
+#: a batch in a frame: (partition index, position of its first byte, position after its last byte)
+BatchRange: TypeAlias = tuple[int, int, int]
 
 
 class Layout:
@@ -86,7 +86,7 @@ class Layout:
             return None
         return bytes(frame[position : position + length]).decode("utf-8", "replace"), position + length
 
-    def places(self, frame: Readable, position: int) -> list[Place] | None:
+    def batches(self, frame: Readable, position: int) -> list[BatchRange] | None:
         """Return (partition index, start, end) of each batch in `frame`, in the order of the request.
 
         Start and end are byte positions in `frame`. Return None if there is no batch, or if there are
@@ -152,7 +152,7 @@ class FlexibleLayout(Layout):
         stop = position + length - 1
         return bytes(frame[position:stop]).decode("utf-8", "replace"), stop
 
-    def places(self, frame: Readable, position: int) -> list[Place] | None:
+    def batches(self, frame: Readable, position: int) -> list[BatchRange] | None:
         count, position = read_uvarint(frame, position)
         if not 1 < count <= DIRECT_ELEMENTS:
             return None
@@ -233,22 +233,22 @@ class Opening:
         """Whether the request in `frame` has this opening."""
         return frame.startswith(self._bytes, 8) and frame.startswith(self._version)
 
-    def reply(self, frame: Readable, places: Sequence[Place], appended: Sequence[AppendInfo]) -> bytes:
+    def reply(self, frame: Readable, batches: Sequence[BatchRange], appended: Sequence[AppendInfo]) -> bytes:
         """Return the encoded response to the request in `frame`, with its size in front.
 
         Args:
             frame: bytes of the request, which has this opening.
-            places: (partition index, start, end) of each batch in `frame`.
-            appended: result of the append of each batch, in the order of `places`.
+            batches: (partition index, start, end) of each batch in `frame`.
+            appended: result of the append of each batch, in the order of `batches`.
         """
         layout = self.layout
-        count = len(places)
+        count = len(batches)
         opening = self._of_one if count == 1 else self._reply + layout.number(count)
         # By index: to unpack a named tuple takes three times as long.
         results = layout.result_end.join(
             [
-                _pack_result(place[0], info[0], info[2], info[3])
-                for place, info in zip(places, appended, strict=True)
+                _pack_result(batch[0], info[0], info[2], info[3])
+                for batch, info in zip(batches, appended, strict=True)
             ]
         )
         size = 4 + len(opening) + len(results) + len(layout.reply_end)

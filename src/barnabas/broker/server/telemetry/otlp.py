@@ -166,10 +166,10 @@ class _Reader:
                 raise OtlpError("a number has more than ten bytes")
 
 
-def _read_metric(reader: _Reader, place: tuple[int, int], pushed: Pushed) -> None:
+def _read_metric(reader: _Reader, bounds: tuple[int, int], pushed: Pushed) -> None:
     name = ""
     data: tuple[int, int, bool] | None = None
-    for number, kind, at, end in reader.fields(*place):
+    for number, kind, at, end in reader.fields(*bounds):
         if kind != _BYTES:
             continue
         if number == 1:
@@ -198,10 +198,10 @@ def _read_metric(reader: _Reader, place: tuple[int, int], pushed: Pushed) -> Non
             pushed.points.append(Point(name, attributes, value, is_monotonic, is_monotonic and is_delta))
 
 
-def _read_point(reader: _Reader, place: tuple[int, int]) -> tuple[float, tuple[tuple[str, str], ...]] | None:
+def _read_point(reader: _Reader, bounds: tuple[int, int]) -> tuple[float, tuple[tuple[str, str], ...]] | None:
     value: float | None = None
     attributes: dict[str, str] = {}
-    for number, kind, at, end in reader.fields(*place):
+    for number, kind, at, end in reader.fields(*bounds):
         if number == 4 and kind == _FIXED64:
             value = reader.double(at)
         elif number == 6 and kind == _FIXED64:

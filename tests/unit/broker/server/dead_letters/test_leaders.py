@@ -13,7 +13,7 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import TopicPartition
 from barnabas.broker.metadata import ClusterImage
 from barnabas.broker.metadata.image import PartitionState, TopicImage
-from barnabas.broker.server.dead_letters.leaders import LastBatch, Place, RemoteLeader
+from barnabas.broker.server.dead_letters.leaders import LastBatch, RemoteLeader, TopicIdPartition
 from barnabas.kafka.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -36,7 +36,7 @@ from barnabas.kafka.protocol.messages.list_offsets import (
 from barnabas.kafka.records import Record, encode_batch
 
 PRODUCER, TIME, LEADER = 7, 1000, 2
-PLACE = Place(TopicPartition("dlq.t", 0), bytes(16))
+TARGET = TopicIdPartition(TopicPartition("dlq.t", 0), bytes(16))
 BATCH = encode_batch([Record(None, b"letter", TIME)], producer_id=PRODUCER, producer_epoch=0, base_sequence=4)
 
 
@@ -72,12 +72,12 @@ class Queue:
 
 
 def led_by(broker: int) -> ClusterImage:
-    topic = TopicImage(PLACE.topic.topic, PLACE.topic_id, (PartitionState((1, 2, 3), (1, 2, 3), broker),))
-    return ClusterImage(topics=Map({PLACE.topic.topic: topic}))
+    topic = TopicImage(TARGET.topic.topic, TARGET.topic_id, (PartitionState((1, 2, 3), (1, 2, 3), broker),))
+    return ClusterImage(topics=Map({TARGET.topic.topic: topic}))
 
 
 def last_batch(queue: Queue) -> LastBatch | None:
-    leader = RemoteLeader(LEADER, queue, PLACE, view_of(led_by(LEADER)))
+    leader = RemoteLeader(LEADER, queue, TARGET, view_of(led_by(LEADER)))
     return run_virtual(leader.last_batch(PRODUCER, with_records=True))
 
 
@@ -109,7 +109,7 @@ def test_a_batch_whose_leader_is_cut_off_waits_for_no_timeout_once_another_broke
         loop = asyncio.get_running_loop()
         loop.call_later(5, lambda: setattr(view, "image", led_by(3)))
         with pytest.raises(KafkaError) as raised:
-            await RemoteLeader(LEADER, mute, PLACE, view).append(BATCH)
+            await RemoteLeader(LEADER, mute, TARGET, view).append(BATCH)
         assert raised.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert 5 <= loop.time() <= 6
         assert mute.answer.cancelled()

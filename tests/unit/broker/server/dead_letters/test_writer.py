@@ -94,7 +94,7 @@ class World:
         #: what the appends to the dead-letter queue raise, and whether they append before
         self.failures: list[tuple[ErrorCode | Exception, bool]] = []
         real = self.queues.leader
-        self.queues.leader = lambda place: Unreliable(self, real(place))
+        self.queues.leader = lambda target: Unreliable(self, real(target))
 
     async def _create(self, names, configs):
         self.created += names
@@ -425,8 +425,8 @@ async def test_a_queue_that_is_made_anew_gets_the_dead_letters_of_then():
         await writer.write([run(0)])
     topics = {**world.view.image.topics, "dlq.t": TopicImage("dlq.t", SOURCE, (LED,))}
     world.view.image = world.view.image._replace(topics=topics)
-    place = await world.queues.find("g", 0)
-    assert place.topic_id == SOURCE
+    target = await world.queues.find("g", 0)
+    assert target.topic_id == SOURCE
     assert await writer.write([run(0)]) == ((0, 0),)
 
 
@@ -466,10 +466,10 @@ async def test_a_former_partition_without_a_leader_matters_only_until_the_last_b
     leaderless = {0}
     real = world.queues.leader
 
-    def leader(place):
-        if place.topic.partition in leaderless:
+    def leader(target):
+        if target.topic.partition in leaderless:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        return real(place)
+        return real(target)
 
     world.queues.leader = leader
     assert await world.writer(is_in_doubt=True).write([run(0), run(1)]) == [(0, 0)]
