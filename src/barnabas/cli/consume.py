@@ -183,21 +183,21 @@ def consume(
     librdkafka = {"isolation.level": isolation, **options}
     start = "earliest" if from_beginning or until_end else "latest"
     with Consumer(servers, group=group, start=start, **librdkafka) as consumer:
-        places = consumer.partitions(*topics)  # also says when there is no such topic
+        partitions = consumer.partitions(*topics)  # also says when there is no such topic
         if group is not None:
             consumer.subscribe(*topics)
             batches = _take_one_by_one(consumer.poll)
         else:
             if chosen is not None:
-                places = _chosen(places, chosen)
-            batches = _read(consumer, places, start, offset, since_ms, until_end)
+                partitions = _chosen(partitions, chosen)
+            batches = _read(consumer, partitions, start, offset, since_ms, until_end)
         with Counter("read", shown=shown) as counter:
             _print(batches, printer, counter, max_messages, timeout)
 
 
 def _read(
     consumer: Consumer,
-    places: Sequence[TopicPartition],
+    partitions: Sequence[TopicPartition],
     start: str,
     offset: int | None,
     since_ms: int | None,
@@ -209,7 +209,7 @@ def _read(
 
     Args:
         consumer: the consumer, to which this function assigns the partitions.
-        places: the partitions to read.
+        partitions: the partitions to read.
         start: "earliest" or "latest": where to begin if `since_ms` and `offset` are None.
         offset: the first offset to read of each partition. A negative number counts from the end: -10 means
             the last ten offsets. If a partition does not have the offset, reading begins at the nearest one.
@@ -222,17 +222,17 @@ def _read(
         OffsetAbsent: `offset` is above the end offset of every partition.
         KafkaError, ClientError: the broker answered with an error, or librdkafka reports one.
     """
-    marks = {place: consumer.watermarks(place) for place in places}
+    marks = {partition: consumer.watermarks(partition) for partition in partitions}
     if since_ms is not None:
-        found = consumer.offsets_for_time(places, since_ms)
-        starts = {place: marks[place][1] if found[place] < 0 else found[place] for place in places}
+        found = consumer.offsets_for_time(partitions, since_ms)
+        starts = {each: marks[each][1] if found[each] < 0 else found[each] for each in partitions}
     elif offset is not None:
         starts = _starts(offset, marks)
     else:
-        starts = {place: low if start == "earliest" else high for place, (low, high) in marks.items()}
+        starts = {partition: low if start == "earliest" else high for partition, (low, high) in marks.items()}
     if until_end:
-        ends = {place: high for place, (_, high) in marks.items() if starts[place] < high}
-        consumer.assign({place: starts[place] for place in ends})
+        ends = {partition: high for partition, (_, high) in marks.items() if starts[partition] < high}
+        consumer.assign({partition: starts[partition] for partition in ends})
         yield from consumer.read_until(ends)
     else:
         consumer.assign(starts)
@@ -254,24 +254,24 @@ def _starts(offset: int, marks: Mapping[TopicPartition, tuple[int, int]]) -> dic
         OffsetAbsent: `offset` is above the end offset of every partition.
     """
     if offset < 0:
-        return {place: max(high + offset, low) for place, (low, high) in marks.items()}
+        return {partition: max(high + offset, low) for partition, (low, high) in marks.items()}
     if all(offset > high for _, high in marks.values()):
-        ends = ", ".join(f"{place} ends at {high}" for place, (_, high) in marks.items())
+        ends = ", ".join(f"{partition} ends at {high}" for partition, (_, high) in marks.items())
         raise OffsetAbsent(f"--offset {offset} is beyond the end: {ends}")
-    for place, (low, high) in marks.items():
+    for partition, (low, high) in marks.items():
         if offset > high:
-            click.echo(f"{place} ends at {high}: it is read from there, not from {offset}", err=True)
+            click.echo(f"{partition} ends at {high}: it is read from there, not from {offset}", err=True)
         elif offset < low:
-            click.echo(f"{place} begins at {low}: earlier records have been deleted", err=True)
-    return {place: min(max(offset, low), high) for place, (low, high) in marks.items()}
+            click.echo(f"{partition} begins at {low}: earlier records have been deleted", err=True)
+    return {partition: min(max(offset, low), high) for partition, (low, high) in marks.items()}
 
 
-def _chosen(places: Sequence[TopicPartition], chosen: set[int]) -> list[TopicPartition]:
-    absent = sorted(chosen - {place.partition for place in places})
+def _chosen(partitions: Sequence[TopicPartition], chosen: set[int]) -> list[TopicPartition]:
+    absent = sorted(chosen - {each.partition for each in partitions})
     if absent:
-        last = max(place.partition for place in places)
+        last = max(each.partition for each in partitions)
         raise click.UsageError(f"--partition {absent[0]}: there is no such partition, the last one is {last}")
-    return [place for place in places if place.partition in chosen]
+    return [each for each in partitions if each.partition in chosen]
 
 
 def _take_one_by_one(poll: Callable[[float], R | None]) -> Iterator[list[R]]:

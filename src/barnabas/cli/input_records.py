@@ -64,26 +64,26 @@ def read_records(
     number = 0
     while line := _read_line(stream, longest_line, name):
         number += 1
-        place = f"line {number}"
+        source = f"line {number}"
         if line.endswith(b"\n"):
             text = line[:-2] if line.endswith(b"\r\n") else line[:-1]
         elif len(line) < longest_line:
             text = line
         else:
             raise InputError(
-                f"{place} is longer than {longest_line:,} bytes, and a record has {longest:,} at most"
+                f"{source} is longer than {longest_line:,} bytes, and a record has {longest:,} at most"
             )
         if form.as_json:
             if text.strip():
-                yield place, _parsed(place, form, text)
+                yield source, _parsed(source, form, text)
         elif form.separator is not None and form.separator in text:
             key, _, value = text.partition(form.separator)
-            yield place, _outgoing(place, form, value, key)
+            yield source, _outgoing(source, form, value, key)
         else:
-            yield place, _outgoing(place, form, text)
+            yield source, _outgoing(source, form, text)
 
 
-def _parsed(place: str, form: InputForm, line: bytes) -> Outgoing:
+def _parsed(source: str, form: InputForm, line: bytes) -> Outgoing:
     try:
         return from_json(
             line,
@@ -91,19 +91,19 @@ def _parsed(place: str, form: InputForm, line: bytes) -> Outgoing:
             None if form.key is None else form.key.encode,
         )
     except ValueError as error:
-        raise InputError(f"{place} is {error}") from None
+        raise InputError(f"{source} is {error}") from None
     except UnfitError as error:
-        raise InputError(f"{place}: {error}") from None
+        raise InputError(f"{source}: {error}") from None
 
 
-def _outgoing(place: str, form: InputForm, value: bytes, key: bytes | None = None) -> Outgoing:
+def _outgoing(source: str, form: InputForm, value: bytes, key: bytes | None = None) -> Outgoing:
     try:
         return Outgoing(
             None if value == form.null else form.value.encode_text(value) if form.value else value,
             form.key.encode_text(key) if form.key and key is not None else key,
         )
     except UnfitError as error:
-        raise InputError(f"{place}: {error}") from None
+        raise InputError(f"{source}: {error}") from None
 
 
 def _read(stream: IO[bytes], size: int, name: str) -> bytes:

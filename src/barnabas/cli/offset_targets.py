@@ -121,26 +121,26 @@ class Target:
         latest = admin.offsets(partitions, "latest")
         if self.kind == "time":
             found = admin.offsets(partitions, self.value)
-            wanted = {place: latest[place] if found[place] < 0 else found[place] for place in partitions}
+            wanted = {each: latest[each] if found[each] < 0 else found[each] for each in partitions}
         elif self.kind == "shift":
-            missing = [place for place in partitions if place not in committed]
+            missing = [partition for partition in partitions if partition not in committed]
             if missing:
                 raise click.UsageError(
                     f"--shift-by needs a committed offset, and {missing[0].topic}-{missing[0].partition} "
                     f"has none"
                 )
-            wanted = {place: committed[place] + self.value for place in partitions}
+            wanted = {partition: committed[partition] + self.value for partition in partitions}
         elif self.kind == "offset":
             wanted = dict.fromkeys(partitions, self.value)
         else:
             wanted = earliest if self.kind == "earliest" else latest
         offsets = {}
-        for place in partitions:
-            offsets[place] = min(max(wanted[place], earliest[place]), latest[place])
-            if offsets[place] != wanted[place]:
+        for partition in partitions:
+            offsets[partition] = min(max(wanted[partition], earliest[partition]), latest[partition])
+            if offsets[partition] != wanted[partition]:
                 click.echo(
-                    f"{place} has offsets {earliest[place]} to {latest[place]}: {offsets[place]} instead of "
-                    f"{wanted[place]}",
+                    f"{partition} has offsets {earliest[partition]} to {latest[partition]}: "
+                    f"{offsets[partition]} instead of {wanted[partition]}",
                     err=True,
                 )
         return offsets

@@ -214,13 +214,13 @@ def _produce(
             Counter("sent", shown=shown, total_bytes=_size(stream)) as counter,
             Producer(servers, **librdkafka) as producer,
         ):
-            for place, record in read_records(stream, form, limit.size, name):
+            for source, record in read_records(stream, form, limit.size, name):
                 if common.keep_partitions and record.partition is not None:
-                    _require_partition(topic, record.partition, partitions, f"{place} is for")
+                    _require_partition(topic, record.partition, partitions, f"{source} is for")
                 value = record.value
                 key = common_key if common_key is not None else record.key
                 headers = [*common.headers, *record.headers]
-                _require_size(place, value, key, headers, limit)
+                _require_size(source, value, key, headers, limit)
                 producer.send(
                     topic,
                     value,
@@ -229,7 +229,7 @@ def _produce(
                     partition=record.partition if common.keep_partitions else common.partition,
                     timestamp_ms=record.timestamp_ms,
                     on_delivery=on_delivery,
-                    about=place,
+                    about=source,
                 )
                 counter.add(1, len(record.value or b"") + 1)
     except KafkaError as error:
@@ -291,14 +291,18 @@ def _topic_limit(bootstrap_server: str, topic: str) -> int | None:
 
 
 def _require_size(
-    place: str, value: bytes | None, key: bytes | None, headers: list[tuple[str, bytes | None]], limit: _Limit
+    source: str,
+    value: bytes | None,
+    key: bytes | None,
+    headers: list[tuple[str, bytes | None]],
+    limit: _Limit,
 ) -> None:
     size = len(value or b"") + len(key or b"")
     if headers:
         size += sum(len(name) + len(data or b"") for name, data in headers)
     if size > limit.size:
         raise InputError(
-            f"{place} is a record of {size:,} bytes, and {limit.size:,} is the limit. {limit.cure}"
+            f"{source} is a record of {size:,} bytes, and {limit.size:,} is the limit. {limit.cure}"
         )
 
 

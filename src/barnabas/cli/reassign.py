@@ -292,9 +292,9 @@ def _astray(moves: Moves, log_dirs: Mapping[Replica, str]) -> dict[TopicPartitio
     found = replica_log_dirs(moves.brokers, log_dirs)
     astray: dict[TopicPartition, bool] = {}
     for replica, path in log_dirs.items():
-        place = found.get(replica, ReplicaLogDir(None, None))
-        if place != (path, None):
-            astray[replica[1]] = astray.get(replica[1], True) and place.moving_to == path
+        log_dir = found.get(replica, ReplicaLogDir(None, None))
+        if log_dir != (path, None):
+            astray[replica[1]] = astray.get(replica[1], True) and log_dir.moving_to == path
     return astray
 
 

@@ -292,7 +292,7 @@ def _print_topic(
         "replicas with all records are lost permanently.",
     )
 )
-@click.argument("places", metavar="[NAME[:0,1,2]]...", nargs=-1, type=NAME, shell_complete=topic_names)
+@click.argument("names", metavar="[NAME[:0,1,2]]...", nargs=-1, type=NAME, shell_complete=topic_names)
 @click.option(
     "--unclean",
     is_flag=True,
@@ -300,15 +300,15 @@ def _print_topic(
 )
 @click.option("--all", "is_all", is_flag=True, help="With --unclean: all partitions that have no leader.")
 @bootstrap_option
-def elect(places: tuple[str, ...], unclean: bool, is_all: bool, bootstrap_server: str) -> None:
+def elect(names: tuple[str, ...], unclean: bool, is_all: bool, bootstrap_server: str) -> None:
     """Elect the preferred leaders of all partitions, or of the given ones."""
     from barnabas.cli.moving import connect_moves, raise_refused
 
-    if is_all and places:
+    if is_all and names:
         raise click.UsageError("give either names or --all")
-    if unclean and not places and not is_all:
+    if unclean and not names and not is_all:
         raise click.UsageError("--unclean loses records: name the topics or partitions, or give --all")
-    asked = [_parse_place(text) for text in places]
+    asked = [_parse_partition(text) for text in names]
     moves = connect_moves(bootstrap_server)
     partitions: set[TopicPartition] | None = None
     if asked:
@@ -328,7 +328,7 @@ def elect(places: tuple[str, ...], unclean: bool, is_all: bool, bootstrap_server
     raise_refused({p: error for p, error in results.items() if error is not None}, "led otherwise")
 
 
-def _parse_place(text: str) -> tuple[str, list[int] | None]:
+def _parse_partition(text: str) -> tuple[str, list[int] | None]:
     name, colon, given = text.partition(":")
     if not colon:
         return name, None

@@ -102,10 +102,10 @@ class Consumer:
             # The end is asked for now: librdkafka looks for it later, and would miss what comes till then.
             self.assign(
                 {
-                    place: confluent_kafka.OFFSET_BEGINNING
+                    partition: confluent_kafka.OFFSET_BEGINNING
                     if start == "earliest"
-                    else self.watermarks(place)[1]
-                    for place in self.partitions(*topics)
+                    else self.watermarks(partition)[1]
+                    for partition in self.partitions(*topics)
                 }
             )
 
@@ -145,7 +145,7 @@ class Consumer:
         """
         self._ends.clear()
         self._consumer.assign(
-            [confluent_kafka.TopicPartition(*place, offset) for place, offset in offsets.items()]
+            [confluent_kafka.TopicPartition(*partition, offset) for partition, offset in offsets.items()]
         )
 
     def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
@@ -176,15 +176,15 @@ class Consumer:
         Raises:
             KafkaError, ClientError: a broker rejects the request, or does not answer.
         """
-        asked = [confluent_kafka.TopicPartition(*place, timestamp_ms) for place in partitions]
+        asked = [confluent_kafka.TopicPartition(*partition, timestamp_ms) for partition in partitions]
         try:
             answer = ask(partial(self._consumer.offsets_for_times, asked, timeout=_LEADER_S))
         except confluent_kafka.KafkaException as error:
             raise self._explained(error, _LEADER_S) from None
-        for place in answer:
-            if place.error is not None:
-                raise translate(place.error, f"{place.topic}-{place.partition}")
-        return {TopicPartition(place.topic, place.partition): place.offset for place in answer}
+        for each in answer:
+            if each.error is not None:
+                raise translate(each.error, f"{each.topic}-{each.partition}")
+        return {TopicPartition(each.topic, each.partition): each.offset for each in answer}
 
     def poll(self, timeout: float = 1.0) -> Record | None:
         """Return the next record; None if none has arrived within `timeout` seconds.
@@ -259,7 +259,7 @@ class Consumer:
             if failure is None:
                 records.append(Record.from_message(message))
             elif failure.code() == confluent_kafka.KafkaError._PARTITION_EOF:
-                self._ends[_place(message)] = message.offset() or 0
+                self._ends[_partition_of(message)] = message.offset() or 0
             elif records:
                 del messages[:done]
                 return records
@@ -285,9 +285,9 @@ class Consumer:
                 if record.offset + 1 >= left.get(record.topic_partition, record.offset + 2):
                     del left[record.topic_partition]
             # Markers of transactions are offsets too, but never come as records.
-            for place, end in self._ends.items():
-                if place in left and end >= left[place]:
-                    del left[place]
+            for partition, end in self._ends.items():
+                if partition in left and end >= left[partition]:
+                    del left[partition]
             yield [record for record in batch if record.offset < ends.get(record.topic_partition, 0)]
 
     def take(self, count: int, timeout: float = 30.0) -> list[Record]:
@@ -368,5 +368,5 @@ class Consumer:
         self.close()
 
 
-def _place(message: confluent_kafka.Message) -> TopicPartition:
+def _partition_of(message: confluent_kafka.Message) -> TopicPartition:
     return TopicPartition(message.topic() or "", message.partition() or 0)

@@ -297,15 +297,15 @@ def _member(member: Member) -> GroupMember:
         member.instance_id,
         member.client_id,
         member.client_host,
-        _places(member.assignment),
+        _partitions(member.assignment),
         _PROTOCOLS.get(member.member_type),
         member.member_epoch,
-        _places(member.target_assignment),
+        _partitions(member.target_assignment),
         member.subscribed_topic_regex or None,
     )
 
 
-def _places(assignment: Assignment) -> tuple[TopicPartition, ...]:
+def _partitions(assignment: Assignment) -> tuple[TopicPartition, ...]:
     return tuple(
         TopicPartition(topic.topic_name, partition)
         for topic in assignment.topic_partitions

@@ -11,17 +11,17 @@ from barnabas.base.types import TopicPartition
 
 
 def record_line(
-    place: TopicPartition, offset: int, timestamp_ms: int | None, content: Mapping[str, Any]
+    partition: TopicPartition, offset: int, timestamp_ms: int | None, content: Mapping[str, Any]
 ) -> str:
     """Return a record as one line, in the format of `barnabas consume --json` and `barnabas produce --json`.
 
     Args:
-        place: the topic and partition of the record.
+        partition: the topic and partition of the record.
         timestamp_ms: milliseconds since 1970; None is written as null.
         content: JSON values of "key", "value" and "headers", or some of them.
     """
-    place_and_time = {**place._asdict(), "offset": offset, "timestamp": timestamp_ms}
-    return json.dumps({**place_and_time, **content}, ensure_ascii=False)
+    fields = {**partition._asdict(), "offset": offset, "timestamp": timestamp_ms}
+    return json.dumps({**fields, **content}, ensure_ascii=False)
 
 
 def bytes_to_json(data: bytes | None) -> Any:

@@ -229,7 +229,7 @@ class KeepAlive:
         self._forget(partitions)
 
     def _forget(self, partitions: list[confluent_kafka.TopicPartition]) -> set[TopicPartition]:
-        gone = {TopicPartition(place.topic, place.partition) for place in partitions}
+        gone = {TopicPartition(each.topic, each.partition) for each in partitions}
         with self.changed:
             self._drop(gone)
             self._kept[:] = [

@@ -60,19 +60,19 @@ def look(admin: Admin, now: float, *, max_groups: int) -> Overview:
     """
     cluster = admin.cluster()
     topics = admin.describe_topics(admin.topics(internal=False))
-    places = [
+    partitions = [
         TopicPartition(topic.name, each.partition)
         for topic in topics
         for each in topic.partitions
         if each.leader is not None
     ]
-    latest = admin.offsets(places, "latest", skip_failed=True)
+    latest = admin.offsets(partitions, "latest", skip_failed=True)
     ends: Counter[str] = Counter()
-    for place, offset in latest.items():
-        ends[place.topic] += offset
+    for partition, offset in latest.items():
+        ends[partition.topic] += offset
     sizes: Counter[str] = Counter()
-    for place, size in admin.sizes(topics).items():
-        sizes[place.topic] += size
+    for partition, size in admin.sizes(topics).items():
+        sizes[partition.topic] += size
     listed = sorted(admin.groups(), key=lambda group: (group.state in ("EMPTY", "Empty", "DEAD"), group))
     groups = {}
     for group in listed[:max_groups]:
@@ -88,9 +88,9 @@ def _group(state: str, committed: dict[TopicPartition, int], latest: dict[TopicP
     positions: Counter[str] = Counter()
     lag: Counter[str] = Counter()
     lags = lag_of(latest, committed)
-    for place, offset in committed.items():
-        positions[place.topic] += offset
-        lag[place.topic] += lags.get(place, 0)
+    for partition, offset in committed.items():
+        positions[partition.topic] += offset
+        lag[partition.topic] += lags.get(partition, 0)
     return Group(state, positions, lag)
 
 

@@ -223,8 +223,8 @@ class Shipper:
                     settle=0.0 if all(state.clean for state in states.values()) else _SETTLE,
                 )
             scanned.touch()
-            places = [TopicPartition(self._topic, partition) for partition in range(partitions)]
-            ends = {place.partition: end for place, end in admin.offsets(places, "latest").items()}
+            targets = [TopicPartition(self._topic, partition) for partition in range(partitions)]
+            ends = {each.partition: end for each, end in admin.offsets(targets, "latest").items()}
             for file in self._files:
                 state = states.pop(file.source)
                 self._sources.append(self._source(file, state, found.get(file.source), ends))

@@ -34,29 +34,29 @@ def find_shipped(
         settle: seconds to wait for records of a killed shipper that are still on their way to the broker. The
             wait begins again with each new record.
     """
-    places = consumer.partitions(topic)
-    marks = {place: consumer.watermarks(place) for place in places}
+    partitions = consumer.partitions(topic)
+    marks = {partition: consumer.watermarks(partition) for partition in partitions}
     found: dict[str, Shipped] = {}
     starts: dict[TopicPartition, int] = {}
 
-    def read_from(place: TopicPartition, offset: int) -> None:
-        starts[place] = min(starts.get(place, offset), max(offset, marks[place][0]))
+    def read_from(partition: TopicPartition, offset: int) -> None:
+        starts[partition] = min(starts.get(partition, offset), max(offset, marks[partition][0]))
 
     for source, shipped in sources.items():
-        place = TopicPartition(topic, shipped.partition) if shipped is not None else None
-        if shipped is not None and place in marks and shipped.offset < marks[place][1]:
+        partition = TopicPartition(topic, shipped.partition) if shipped is not None else None
+        if shipped is not None and partition in marks and shipped.offset < marks[partition][1]:
             found[source] = shipped
-            read_from(place, shipped.offset + 1)
+            read_from(partition, shipped.offset + 1)
         elif shipped is not None or scan_unknown:
             # Nothing is known, or the topic has lost what was shipped: then the topic says from where again.
-            for place in places:
-                read_from(place, marks[place][0])
+            for partition in partitions:
+                read_from(partition, marks[partition][0])
 
     deadline = 0.0
     while True:
-        ends = {place: marks[place][1] for place, start in starts.items() if start < marks[place][1]}
+        ends = {each: marks[each][1] for each, start in starts.items() if start < marks[each][1]}
         if ends:
-            consumer.assign({place: starts[place] for place in ends})
+            consumer.assign({partition: starts[partition] for partition in ends})
             for batch in consumer.read_until(ends):
                 for record in batch:
                     _note(record, host, sources, found)
@@ -67,7 +67,7 @@ def find_shipped(
         if now >= deadline:
             return found
         time.sleep(min(0.05, deadline - now))
-        marks = {place: consumer.watermarks(place) for place in places}
+        marks = {partition: consumer.watermarks(partition) for partition in partitions}
 
 
 def _note(record: Record, host: str, sources: Mapping[str, object], found: dict[str, Shipped]) -> None:

@@ -197,9 +197,9 @@ class Worker:
                 if message.error() is None:
                     self._consumer.acknowledge(message, _RELEASE)
             self._pending = []
-            for place, failure in self._consumer.commit_sync(_ANSWER_S).items():
+            for partition, failure in self._consumer.commit_sync(_ANSWER_S).items():
                 if failure is not None:
-                    _warn([place], failure)
+                    _warn([partition], failure)
         except confluent_kafka.KafkaException as error:
             raise translate(error) from None
         finally:
@@ -236,11 +236,11 @@ class Worker:
 
 
 def _warn(
-    places: Iterable[confluent_kafka.TopicPartition], failure: confluent_kafka.KafkaException | None
+    partitions: Iterable[confluent_kafka.TopicPartition], failure: confluent_kafka.KafkaException | None
 ) -> None:
     """Log a warning if a commit failed: the records of these partitions can be delivered again."""
     if failure is not None:
-        names = ", ".join(sorted(f"{place.topic}-{place.partition}" for place in places))
+        names = ", ".join(sorted(f"{each.topic}-{each.partition}" for each in partitions))
         logger.warning(
             "cannot commit processed records of %s, so they can be delivered again: %s",
             names,

@@ -123,7 +123,7 @@ def _reset_offsets(view: ClusterView, fields: ChangeFields) -> Change:
 def _starts(view: ClusterView, group: str) -> dict[TopicPartition, int]:
     """Return the start offsets of a share group in the partitions that have one."""
     offsets = view.admin.share_offsets(group)
-    return {place: offset.start for place, offset in offsets.items() if offset.start is not None}
+    return {p: offset.start for p, offset in offsets.items() if offset.start is not None}
 
 
 def _targets(

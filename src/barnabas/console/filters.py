@@ -173,8 +173,8 @@ class _Parser:
                 raise FilterError(f"header is followed by its name, as in header.source (at {token.at + 1})")
             return lambda record: _at(record.headers, [token.text.partition(".")[2]])
         if first in ("key", "value"):
-            place = operator.attrgetter(first)
-            return lambda record: _at(place(record), steps)
+            field = operator.attrgetter(first)
+            return lambda record: _at(field(record), steps)
         return operator.attrgetter(first)
 
     def _literal(self) -> Any:

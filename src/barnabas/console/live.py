@@ -175,14 +175,14 @@ class TopicReader:
         """
         described = in_flight(self._view.brokers, group, leaders, leaders) or {}
         shown = {}
-        for place, records in described.items():
+        for topic_partition, records in described.items():
             batches = []
             for batch in records.batches[-_MAX_RANGES:]:
                 if batch.member is not None and batch.member not in members:
                     members.append(batch.member)
                 number = None if batch.member is None else members.index(batch.member) + 1
                 batches.append([*batch[:4], number])
-            shown[place.partition] = {"start": records.start, **counts(records), "batches": batches}
+            shown[topic_partition.partition] = {"start": records.start, **counts(records), "batches": batches}
         return shown
 
     def _read(self, topic: Any, leaders: dict[TopicPartition, int]) -> dict[int, Chunk]:

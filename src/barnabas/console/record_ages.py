@@ -100,11 +100,11 @@ class Ages:
                     continue  # compaction has removed its records
                 timestamp = _timestamp(header)
                 if timestamp > 0:
-                    place = TopicPartition(topic.name, number), wanted[number]
+                    key = TopicPartition(topic.name, number), wanted[number]
                     with self._lock:
                         while len(self._known) >= _KEPT:
                             del self._known[next(iter(self._known))]
-                        self._known[place] = timestamp
+                        self._known[key] = timestamp
                 break
         return found
 

@@ -103,9 +103,9 @@ def redrive(view: ClusterView, fields: ChangeFields) -> Change:
         (name, partition), offset = source
         record = record_at(view, name, partition, offset)
         headers = list(record.headers)
-    place = ["--partition", str(partition), "--offset", str(offset)]
+    options = ["--partition", str(partition), "--offset", str(offset)]
     return Change(
-        ["consume", name, *place, "--max-messages", "1", "--json"],
+        ["consume", name, *options, "--max-messages", "1", "--json"],
         lambda: _send(view, to, record.value, key=record.key, headers=headers),
         None,
         ["produce", to, "--json"],

@@ -193,12 +193,12 @@ class Survey:
         names = [topic.name for topic in topics]
         sizes = note_sizes(self._log_dirs(names), directories)
         records = dict.fromkeys(names, 0)
-        for place, end in ends.items():
-            records[place.topic] += max(0, end - starts.get(place, end))
+        for partition, end in ends.items():
+            records[partition.topic] += max(0, end - starts.get(partition, end))
         size = dict.fromkeys(names, 0)
-        for place, each in sizes.items():
-            if place.topic in size:
-                size[place.topic] += each
+        for partition, each in sizes.items():
+            if partition.topic in size:
+                size[partition.topic] += each
         return {name: TopicTotals(records[name], size[name]) for name in names}
 
 
@@ -222,8 +222,8 @@ def note_sizes(
             replicas = size = 0
             for topic in directory.topics:
                 for each in topic.partitions:
-                    place = TopicPartition(topic.name, each.partition_index)
-                    found[place] = max(found.get(place, 0), each.partition_size)
+                    partition = TopicPartition(topic.name, each.partition_index)
+                    found[partition] = max(found.get(partition, 0), each.partition_size)
                     replicas += 1
                     size += each.partition_size
             before = directories.get((broker, directory.log_dir), DirectoryTotals(0, 0))

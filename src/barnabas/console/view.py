@@ -153,7 +153,7 @@ class ClusterView:
         return [
             group
             for group in groups[:_MAX_SHARE_GROUPS]
-            if any(place.topic == topic for place in self.share_offsets(group))
+            if any(each.topic == topic for each in self.share_offsets(group))
         ]
 
     def committed_ends(self) -> dict[TopicPartition, int]:
@@ -168,7 +168,8 @@ class ClusterView:
         wanted = set(partitions)
         topics = {partition.topic for partition in wanted}
         leaders = live_leaders(topic for topic in self.metadata().topics if topic.name in topics)
-        ends = offsets_at(self.brokers, {place: leaders[place] for place in wanted & leaders.keys()}, LATEST)
+        asked = {partition: leaders[partition] for partition in wanted & leaders.keys()}
+        ends = offsets_at(self.brokers, asked, LATEST)
         self.rates.note(ends)
         return ends
 
@@ -236,7 +237,7 @@ class ClusterView:
         return self.brokers.ask_once(request, response_timeout=RESPONSE_TIMEOUT)
 
     def _asked_ends(self) -> dict[TopicPartition, int]:
-        return self.ends_of({place for offsets in self.committed().values() for place in offsets})
+        return self.ends_of({partition for offsets in self.committed().values() for partition in offsets})
 
     def _listed_groups(self) -> tuple[list[Any], str | None]:
         responses, failures = self.brokers.ask_every(ListGroupsRequest())

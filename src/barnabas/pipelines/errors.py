@@ -79,23 +79,23 @@ def _raised(lines: Iterable[str]) -> str | None:
     The result has the error's type, its text, and the line of the user's code.
     """
     last = None
-    inside, place = False, ""
+    inside, location = False, ""
     for line in lines:
         if line.endswith(_TRACEBACK):
-            inside, place = True, ""
+            inside, location = True, ""
         elif inside and (frame := _FRAME.match(line)):
             if not _LIBRARIES.search(frame[1]):
-                place = f" ({frame[1]}:{frame[2]})"
+                location = f" ({frame[1]}:{frame[2]})"
         elif inside and not line[0].isspace():
             inside = False
             if raised := _RAISED.match(line):
-                last = raised, place
+                last = raised, location
     if last is None:
         return None
-    (package, kind, words), place = last[0].groups(), last[1]
+    (package, kind, words), location = last[0].groups(), last[1]
     if package.startswith(_SPARKS):
-        return _bare(words or kind) + place
-    return (f"{kind}: {_bare(words)}" if words else kind) + place
+        return _bare(words or kind) + location
+    return (f"{kind}: {_bare(words)}" if words else kind) + location
 
 
 def location_in(error: BaseException, file: str, otherwise: Location) -> Location:

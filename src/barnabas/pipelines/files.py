@@ -7,9 +7,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 
-def exists(spark: SparkSession, place: str) -> bool:
-    """Whether the file or folder `place` exists. `place` is a path or a Hadoop URI."""
-    path, files = _open(spark, place)
+def exists(spark: SparkSession, url: str) -> bool:
+    """Whether the file or folder `url` exists. `url` is a path or a Hadoop URI."""
+    path, files = _open(spark, url)
     return bool(files.exists(path))
 
 
@@ -25,6 +25,6 @@ def make_folder(spark: SparkSession, folder: str) -> None:
     files.mkdirs(path)
 
 
-def _open(spark: SparkSession, place: str) -> tuple[Any, Any]:
-    path = spark._jvm.org.apache.hadoop.fs.Path(place)
+def _open(spark: SparkSession, url: str) -> tuple[Any, Any]:
+    path = spark._jvm.org.apache.hadoop.fs.Path(url)
     return path, path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())

@@ -325,7 +325,7 @@ class _Attempt:
             lambda start, end: attempt(numbers[start], numbers[end - 1]),
             lambda count, reason: check(before + count, reason),
         )
-        return {numbers[place]: reason for place, reason in found.items()}
+        return {numbers[index]: reason for index, reason in found.items()}
 
     def _make_table_of_rejected(self) -> None:
         try:

@@ -49,5 +49,5 @@ def prepare(spark: SparkSession) -> None:
         ).setWriteChecksum(False)
 
 
-def _all_local(places: Iterable[str]) -> bool:
-    return all(urlsplit(place).scheme in ("", "file") for place in places)
+def _all_local(urls: Iterable[str]) -> bool:
+    return all(urlsplit(url).scheme in ("", "file") for url in urls)

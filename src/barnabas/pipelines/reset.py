@@ -48,18 +48,20 @@ def find_checkpoints(pipeline: Pipeline, folder: Folder, queries: Sequence[str] 
     Raises:
         PipelineError: a query does not exist, or the checkpoints are not in a local folder.
     """
-    place = local_path(pipeline.options.checkpoints or str(folder.checkpoints))
-    sinks = dict(_queries(pipeline, place))
+    checkpoints = local_path(pipeline.options.checkpoints or str(folder.checkpoints))
+    sinks = dict(_queries(pipeline, checkpoints))
     for name in queries:
         if name not in sinks:
             raise PipelineError(f"there is no query {name}: choose from {', '.join(sinks)}")
-    if place is None:
+    if checkpoints is None:
         listed = ", ".join(f"{pipeline.options.checkpoints}/{name}" for name in queries or sinks)
         raise PipelineError(
             f"the checkpoints are not in a local folder: with your store's own tool remove {listed}"
         )
     return [
-        _checkpoint(name, place / name, sinks[name]) for name in queries or sinks if (place / name).exists()
+        _checkpoint(name, checkpoints / name, sinks[name])
+        for name in queries or sinks
+        if (checkpoints / name).exists()
     ]
 
 
@@ -80,27 +82,27 @@ def remove(checkpoints: Sequence[Checkpoint]) -> None:
             raise PipelineError(f"{each.path}: {error.strerror}; it is removed in part: try again") from None
 
 
-def local_path(place: str) -> Path | None:
+def local_path(location: str) -> Path | None:
     """Return the local path of a folder, which is a path or a URI; None if the URI is not ``file:``."""
-    parts = urlsplit(place)
+    parts = urlsplit(location)
     if parts.scheme in ("", "file"):
-        return Path(unquote(parts.path) if parts.scheme else place)
+        return Path(unquote(parts.path) if parts.scheme else location)
     return None
 
 
-def _queries(pipeline: Pipeline, place: Path | None) -> Iterator[tuple[str, SinkOptions | None]]:
+def _queries(pipeline: Pipeline, checkpoints: Path | None) -> Iterator[tuple[str, SinkOptions | None]]:
     """Yield the name of each query of a pipeline, and the options of the query's sink.
 
     - A sink: its name and its options.
     - A source with dead letters: ``SOURCE.dead_letter`` and None.
     - A shared source: ``SOURCE.shared``, the query that writes all outputs of the source, and None. A source
-      that is no longer shared also has this query while `place` has the query's checkpoint.
+      that is no longer shared also has this query while `checkpoints` has the query's checkpoint.
 
-    `place` is the local folder of the checkpoints; None if they are not local.
+    `checkpoints` is the local folder of the checkpoints; None if they are not local.
     """
     for source in pipeline.sources:
         name = f"{source.name}.shared"
-        if source.options.shared or (place is not None and (place / name).exists()):
+        if source.options.shared or (checkpoints is not None and (checkpoints / name).exists()):
             yield name, None
         if source.options.dead_letter:
             yield f"{source.name}.dead_letter", None

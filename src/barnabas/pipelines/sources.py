@@ -71,14 +71,14 @@ def open_source(spark: SparkSession, source: Source, client: dict[str, str], reg
             return _as_they_are(raw, source)
         origin = [F.col(name) for name in _TOPIC_ORIGIN]
         said = ["topic", "partition", "offset"]
-        place = F.concat_ws(" ", F.concat_ws("-", "topic", "partition"), F.lit("offset"), F.col("offset"))
+        location = F.concat_ws(" ", F.concat_ws("-", "topic", "partition"), F.lit("offset"), F.col("offset"))
     else:
         raw = _read_files(spark, source)
         if options.format not in _LINE_FORMATS:
             return _as_they_are(raw, source)
         origin = [F.col("file")]
         said = ["file"]
-        place = F.col("file")
+        location = F.col("file")
     has_letters = bool(options.dead_letter)
     needed = raw.columns if has_letters else said
     raw, decoded = decode_columns(
@@ -97,7 +97,7 @@ def open_source(spark: SparkSession, source: Source, client: dict[str, str], reg
     if options.shared:
 
         def pick(records: DataFrame) -> DataFrame:
-            good = records.where(_is_good(F.col(_REASON), place, has_letters)).select(f"{_ROW}.*")
+            good = records.where(_is_good(F.col(_REASON), location, has_letters)).select(f"{_ROW}.*")
             return _with_watermark(good, source)
 
         def reject(records: DataFrame) -> DataFrame:
@@ -106,7 +106,7 @@ def open_source(spark: SparkSession, source: Source, client: dict[str, str], reg
         records = raw.select(*needed, F.struct(*columns).alias(_ROW), decoded.reason.alias(_REASON))
         return _opened(Parsed(mark(records, source.name), pick, reject if has_letters else None))
     bad = letters(raw, F.col("value"), decoded.reason, said) if has_letters else None
-    good = raw.where(_is_good(decoded.reason, place, has_letters))
+    good = raw.where(_is_good(decoded.reason, location, has_letters))
     return Opened(_with_watermark(good.select(*columns), source), bad)
 
 
@@ -163,11 +163,11 @@ def _format_options(source: Source) -> dict[str, str]:
     return source.options.options if source.options.kind == "files" else {}
 
 
-def _is_good(reason: Column, place: Column, has_dead_letters: bool) -> Column:
+def _is_good(reason: Column, location: Column, has_dead_letters: bool) -> Column:
     if has_dead_letters:
         return reason.isNull()
     cure = "; name a topic for such records with dead_letter"
-    complaint = F.concat(place, F.lit(" does not parse: "), reason, F.lit(cure))
+    complaint = F.concat(location, F.lit(" does not parse: "), reason, F.lit(cure))
     return F.when(reason.isNull(), F.lit(True)).otherwise(F.raise_error(complaint).cast("boolean"))
 
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 class Incompatibility:
     """One reason why a reader's schema cannot read data of a writer's schema.
 
-    `kind` depends on the format, such as TYPE_MISMATCH. `place` is a path in the reader's schema, and `what`
+    `kind` depends on the format, such as TYPE_MISMATCH. `path` is a path in the reader's schema, and `what`
     describes the difference.
     """
 
     kind: str
-    place: str
+    path: str
     what: str
 
     def __str__(self) -> str:
-        return f"{{errorType:'{self.kind}', description:'{self.what}', place:'{self.place}'}}"
+        return f"{{errorType:'{self.kind}', description:'{self.what}', place:'{self.path}'}}"

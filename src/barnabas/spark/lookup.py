@@ -281,10 +281,10 @@ class OffsetLookup:
             give_up = time.monotonic() + _SAMPLE_S
             while still_to_hear and time.monotonic() < give_up:
                 for message in self._consumer.consume(_SAMPLE, timeout=_RETRY_S):
-                    place = TopicPartition(message.topic(), message.partition())
-                    still_to_hear.discard(place)
+                    tp = TopicPartition(message.topic(), message.partition())
+                    still_to_hear.discard(tp)
                     if message.error() is None:
-                        sizes.setdefault(place, []).append(_size(message))
+                        sizes.setdefault(tp, []).append(_size(message))
         finally:
             self._consumer.unassign()
         return {tp: sum(each) / len(each) for tp, each in sizes.items()}

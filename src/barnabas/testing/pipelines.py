@@ -195,12 +195,12 @@ class PipelineUnderTest:
         found: list[Record] = []
         with self.cluster.consumer(isolation_level="read_committed") as consumer:
             starts, ends = {}, {}
-            for place in consumer.partitions(topic):
-                first, end = consumer.watermarks(place)
-                starts[place] = max(first, self._read_to.get(place, 0))
-                if end > starts[place]:
-                    ends[place] = end
-            consumer.assign({place: starts[place] for place in ends})
+            for partition in consumer.partitions(topic):
+                first, end = consumer.watermarks(partition)
+                starts[partition] = max(first, self._read_to.get(partition, 0))
+                if end > starts[partition]:
+                    ends[partition] = end
+            consumer.assign({partition: starts[partition] for partition in ends})
             for batch in consumer.read_until(ends):
                 found += batch
             self._read_to |= ends

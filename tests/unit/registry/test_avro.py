@@ -278,7 +278,7 @@ def test_what_is_no_json_is_refused():
 )
 def test_what_cannot_be_read_is_named_with_its_place(reader, writer, kind, place):
     (found,) = schema(reader).cannot_read(schema(writer))
-    assert (found.kind, found.place) == (kind, place)
+    assert (found.kind, found.path) == (kind, place)
 
 
 @pytest.mark.parametrize(

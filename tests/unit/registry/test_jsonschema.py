@@ -91,7 +91,7 @@ def test_a_schema_that_accepts_no_less_is_compatible(reader, writer):
 )
 def test_what_may_be_refused_is_named_with_its_place(reader, writer, kind, place):
     found = schema(reader).cannot_read(schema(writer))
-    assert [(one.kind, one.place) for one in found] == [(kind, place)]
+    assert [(one.kind, one.path) for one in found] == [(kind, place)]
 
 
 def test_a_change_that_many_ways_lead_to_is_said_once():

@@ -16,7 +16,7 @@ def schema(text, *references):
 
 
 def conflicts(reader, writer):
-    return [(found.kind, found.place) for found in schema(reader).cannot_read(schema(writer))]
+    return [(found.kind, found.path) for found in schema(reader).cannot_read(schema(writer))]
 
 
 def m(body):
@@ -162,7 +162,7 @@ def _importing(type_, package="p"):
 
 def test_a_change_of_an_imported_message_is_found():
     found = _importing("int32").cannot_read(_importing("string"))
-    assert [(conflict.kind, conflict.place) for conflict in found] == [
+    assert [(conflict.kind, conflict.path) for conflict in found] == [
         ("FIELD_SCALAR_KIND_CHANGED", "/Inner/1"),
         ("FIELD_NAMED_TYPE_CHANGED", "/Part/1"),
         ("FIELD_NAMED_TYPE_CHANGED", "/M/1"),

@@ -42,10 +42,10 @@ def lone_broker_of(folder: ClusterFolder, configured: BrokerId) -> BrokerId | No
     """
     fs = OsFileSystem()
     for directory in folder.log_dirs:
-        for place in (directory, directory / _MOVING):
-            if (place / checkpoints.META_PROPERTIES).exists():
+        for root in (directory, directory / _MOVING):
+            if (root / checkpoints.META_PROPERTIES).exists():
                 with suppress(OSError, ValueError):
-                    content = (place / checkpoints.META_PROPERTIES).read_bytes()
+                    content = (root / checkpoints.META_PROPERTIES).read_bytes()
                     return int(checkpoints.decode_properties(content).get("node.id", configured))
                 return configured
     is_new = not embedded_files(fs, list(map(str, folder.log_dirs))) or folder.layout() is not None

@@ -350,8 +350,8 @@ class Repair:
                 )
         saved = sum(len(segment.batches) for segment in segments)
         self._say(f"{partition.topic_partition}: {saved} batches are whole and kept")
-        for place, segment in enumerate(partition.segments):
-            following = partition.segments[place + 1 :]
+        for index, segment in enumerate(partition.segments):
+            following = partition.segments[index + 1 :]
             limit = following[0].base_offset if following else max(segment.end, partition.safe_end)
             if segment.damaged or segment.end < limit:
                 self._rewrite(partition, segment, limit)

@@ -202,8 +202,8 @@ def reset(
     from barnabas.pipelines.reset import find_checkpoints, remove
 
     pipeline = read_pipeline(file, parse_assignments(parameters, "--set"))
-    place = Folder.of(pipeline, folder)
-    found = find_checkpoints(pipeline, place, queries)
+    own_folder = Folder.of(pipeline, folder)
+    found = find_checkpoints(pipeline, own_folder, queries)
     if not found:
         click.echo("there are no checkpoints: the next run begins at the beginning", err=True)
         return
@@ -216,7 +216,7 @@ def reset(
     if not execute:
         click.echo("nothing has been changed: add --execute to do it", err=True)
         return
-    with place.held():
+    with own_folder.held():
         remove(found)
 
 
@@ -243,8 +243,8 @@ def status(file: Path, check: bool, parameters: tuple[str, ...], folder: Path | 
     from barnabas.pipelines.folder import Folder
     from barnabas.pipelines.read import read_pipeline
 
-    place = Folder.of(read_pipeline(file, parse_assignments(parameters, "--set")), folder)
-    found = _status_of(place)
+    own_folder = Folder.of(read_pipeline(file, parse_assignments(parameters, "--set")), folder)
+    found = _status_of(own_folder)
     if as_json:
         print_json(asdict(found))
     if check:
@@ -253,14 +253,14 @@ def status(file: Path, check: bool, parameters: tuple[str, ...], folder: Path | 
         return
     from barnabas.cli.pipeline.table import LiveTable, print_status
 
-    if check or not (is_terminal(sys.stdout) and place.in_use):
+    if check or not (is_terminal(sys.stdout) and own_folder.in_use):
         print_status(found)
         return
     with LiveTable(stderr=False) as table:
         table.show(found)
-        while place.in_use:
+        while own_folder.in_use:
             time.sleep(_LOOK_S)
-            table.show(_status_of(place))
+            table.show(_status_of(own_folder))
 
 
 @pipeline.command(

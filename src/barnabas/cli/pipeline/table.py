@@ -118,9 +118,9 @@ def _details(query: QueryStatus) -> list[Text]:
         lines.append(Text(f"  {query.query}: {rejected_words(query.rows_rejected)}: {query.last_rejection}"))
     behind = sorted((each for each in query.partitions if each.lag), key=lambda each: -each.lag)
     for each in behind[:_PARTITIONS_SHOWN]:
-        place = f"{each.topic}-{each.partition}"
+        partition = f"{each.topic}-{each.partition}"
         lines.append(
-            Text(f"  {query.query} is {each.lag:,} behind in {place}: at {each.offset} of {each.end}")
+            Text(f"  {query.query} is {each.lag:,} behind in {partition}: at {each.offset} of {each.end}")
         )
     if len(behind) > _PARTITIONS_SHOWN:
         lines.append(Text(f"  and behind in {len(behind) - _PARTITIONS_SHOWN} more partitions"))

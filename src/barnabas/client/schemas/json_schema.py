@@ -101,10 +101,10 @@ def linked(contents: Any, named: list[tuple[str, Any]]) -> tuple[Registry[Any], 
     from referencing import Registry
 
     own = _resource(contents)
-    place = own.id() or _HERE
-    resources = [*((name, _resource(each)) for name, each in named), (place, own)]
+    uri = own.id() or _HERE
+    resources = [*((name, _resource(each)) for name, each in named), (uri, own)]
     documents: Registry[Any] = Registry().with_resources(resources)
-    return documents.crawl(), place  # once, not for each reference
+    return documents.crawl(), uri  # once, not for each reference
 
 
 def _resource(contents: Any) -> Resource[Any]:

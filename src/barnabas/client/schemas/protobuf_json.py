@@ -48,20 +48,20 @@ def _fill(message: Any, value: Any, path: str, pool: Any) -> None:
     fields = {field.json_name: field for field in descriptor.fields} | dict(descriptor.fields_by_name)
     given: dict[str, str] = {}
     for name, part in value.items():
-        place = inside(path, name)
+        child_path = inside(path, name)
         field = fields.get(name)
         if field is None:
             known = ", ".join(each.name for each in descriptor.fields[:20])
             raise UnfitError(
-                f"{place}: {descriptor.full_name} has no such field; its fields are {known or 'none'}"
+                f"{child_path}: {descriptor.full_name} has no such field; its fields are {known or 'none'}"
             )
         if part is None and not _takes_null(field):
             continue
         choice = field.containing_oneof.name if field.containing_oneof else field.name
         if choice in given:
-            raise UnfitError(f"{place}: it excludes {given[choice]}; write one of them")
+            raise UnfitError(f"{child_path}: it excludes {given[choice]}; write one of them")
         given[choice] = name
-        _set(message, field, part, place, pool)
+        _set(message, field, part, child_path, pool)
     return None
 
 
@@ -88,21 +88,21 @@ def _set(message: Any, field: Any, value: Any, path: str, pool: Any) -> None:
         key_field, value_field = (field.message_type.fields_by_name[each] for each in ("key", "value"))
         entries = getattr(message, field.name)
         for name, part in value.items():
-            place = inside(path, name)
-            key = _key(key_field, name, place)
+            child_path = inside(path, name)
+            key = _key(key_field, name, child_path)
             if value_field.message_type is not None:
-                _fill(entries[key], part, place, pool)
+                _fill(entries[key], part, child_path, pool)
             else:
-                entries[key] = _scalar(value_field, part, place)
+                entries[key] = _scalar(value_field, part, child_path)
     elif field.is_repeated:
         require(isinstance(value, list), path, value, "an array")
         items = getattr(message, field.name)
         for index, part in enumerate(value):
-            place = inside(path, index)
+            child_path = inside(path, index)
             if field.message_type is not None:
-                _fill(items.add(), part, place, pool)
+                _fill(items.add(), part, child_path, pool)
             else:
-                items.append(_scalar(field, part, place))
+                items.append(_scalar(field, part, child_path))
     elif field.message_type is not None:
         part = getattr(message, field.name)
         part.SetInParent()

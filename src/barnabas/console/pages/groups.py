@@ -51,7 +51,7 @@ def groups(view: ClusterView, query: Query) -> dict[str, Any]:
     late = [row["name"] for row in shown if row["name"] not in committed and row["type"] != "share"]
     if late:
         found = offsets_of_groups(view.brokers, late)
-        ends = view.ends_of({place for offsets in found.values() for place in offsets})
+        ends = view.ends_of({p for offsets in found.values() for p in offsets})
         for row in shown:
             if row["name"] in found:
                 row.update(_read_by(ends, found[row["name"]]))

@@ -30,7 +30,7 @@ def queue(view: ClusterView, group: str, members: Iterable[dict[str, Any]]) -> d
     offsets = view.admin.share_offsets(group)
     known = view.admin.share_records(group, offsets)
     records = known or {}
-    batches = [(place, batch) for place in offsets if place in records for batch in records[place].batches]
+    batches = [(each, batch) for each in offsets if each in records for batch in records[each].batches]
     locked: Counter[str | None] = Counter()
     for _, batch in batches:
         locked[batch.member] += batch.size
@@ -41,15 +41,15 @@ def queue(view: ClusterView, group: str, members: Iterable[dict[str, Any]]) -> d
         "is_told": known is not None,
         "partitions": [
             {
-                "topic": place.topic,
-                "partition": place.partition,
+                "topic": partition.topic,
+                "partition": partition.partition,
                 "start": offset.start,
                 "lag": offset.lag,
-                **counts(records.get(place)),
+                **counts(records.get(partition)),
             }
-            for place, offset in offsets.items()
+            for partition, offset in offsets.items()
         ],
-        "records": [_row(place, batch) for place, batch in batches[:_MAX_ROWS]],
+        "records": [_row(partition, batch) for partition, batch in batches[:_MAX_ROWS]],
         "record_ranges": len(batches),
         "dead_letters": _dead_letters(view, group),
     }
@@ -70,8 +70,8 @@ def counts(records: InFlight | None) -> dict[str, int | None]:
     }
 
 
-def _row(place: TopicPartition, batch: StateBatch) -> dict[str, Any]:
-    return {"topic": place.topic, "partition": place.partition, **batch._asdict()}
+def _row(partition: TopicPartition, batch: StateBatch) -> dict[str, Any]:
+    return {"topic": partition.topic, "partition": partition.partition, **batch._asdict()}
 
 
 def _dead_letters(view: ClusterView, group: str) -> dict[str, Any] | None:

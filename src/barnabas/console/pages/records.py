@@ -56,13 +56,13 @@ def records(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
         raise QueryError("columns: values are hidden here (--hide-values)")
 
     def row(partition: int, found: Found) -> dict[str, Any]:
-        place = _place(partition, found)
+        metadata = _metadata(partition, found)
         if found.marker:
-            return place
+            return metadata
         if columns:
             seen = candidate(view, partition, found.record, masks)
-            place["columns"] = [cell(get(seen)) for get in columns]
-        return {**place, **content(view, found.record, how, masks)}
+            metadata["columns"] = [cell(get(seen)) for get in columns]
+        return {**metadata, **content(view, found.record, how, masks)}
 
     found = search(view, name, query, row, _MAX_ON_A_PAGE)
     return {
@@ -357,7 +357,7 @@ def candidate(view: ClusterView, partition: int, record: Record, masks: Masks) -
     )
 
 
-def _place(partition: int, found: Found) -> dict[str, Any]:
+def _metadata(partition: int, found: Found) -> dict[str, Any]:
     record = found.record
     return {
         "partition": partition,

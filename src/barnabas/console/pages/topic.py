@@ -68,18 +68,18 @@ def topic(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
         "rates": view.rates.history(name, view.clock.now_ms()),
         "partitions": [
             {
-                "partition": place.partition,
+                "partition": partition.partition,
                 "leader": p.leader_id if p.leader_id >= 0 else None,
                 "leader_epoch": p.leader_epoch,
                 "replicas": p.replica_nodes,
                 "in_sync": p.isr_nodes,
-                "start": starts.get(place),
-                "end": ends.get(place),
-                "stable": stable.get(place),
-                "bytes": sizes.get(place, 0),
+                "start": starts.get(partition),
+                "end": ends.get(partition),
+                "stable": stable.get(partition),
+                "bytes": sizes.get(partition, 0),
             }
             for p in partitions[:_MAX_PARTITIONS]
-            for place in [TopicPartition(name, p.partition_index)]
+            for partition in [TopicPartition(name, p.partition_index)]
         ],
         "groups": sorted(groups, key=lambda each: (-each["lag"], each["group"])),
         **settings_of(view, "topic", name),

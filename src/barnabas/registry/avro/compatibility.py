@@ -43,45 +43,45 @@ class _Check:
         self._branches: dict[SchemaNode, _Branches] = {}
         self._steps = Steps()
 
-    def compare(self, reader: SchemaNode, writer: SchemaNode, place: str) -> list[Incompatibility]:
+    def compare(self, reader: SchemaNode, writer: SchemaNode, path: str) -> list[Incompatibility]:
         pair = (reader, writer)
         self._steps.spend()
         if pair not in self._under_way:
             self._under_way[pair] = []
             # Each type once: every path to a type would report its errors again.
-            found = dict.fromkeys(self._compare(reader, writer, place))
+            found = dict.fromkeys(self._compare(reader, writer, path))
             self._under_way[pair] = list(islice(found, REASONS))
         return self._under_way[pair]
 
-    def _compare(self, reader: SchemaNode, writer: SchemaNode, place: str) -> list[Incompatibility]:
+    def _compare(self, reader: SchemaNode, writer: SchemaNode, path: str) -> list[Incompatibility]:
         if writer.kind == "union":
             every = (
                 found
                 for number, branch in enumerate(writer.branches)
-                for found in self._read_branch(reader, branch, place, number)
+                for found in self._read_branch(reader, branch, path, number)
             )
             return list(islice(every, REASONS))
         if reader.kind == "union":
-            if any(not self.compare(branch, writer, place) for branch in self._candidates(reader, writer)):
+            if any(not self.compare(branch, writer, path) for branch in self._candidates(reader, writer)):
                 return []
             return [
-                Incompatibility("MISSING_UNION_BRANCH", place or "/", f"no branch takes {_called(writer)}")
+                Incompatibility("MISSING_UNION_BRANCH", path or "/", f"no branch takes {_called(writer)}")
             ]
         if reader.kind in RECORDS and writer.kind in RECORDS:
-            return self._names(reader, writer, place) + self._fields(reader, writer, place)
+            return self._names(reader, writer, path) + self._fields(reader, writer, path)
         if reader.kind != writer.kind:
             if reader.kind in _PROMOTIONS.get(writer.kind, ()):
                 return []
             words = f"{_called(writer)} cannot be read as {_called(reader)}"
-            return [Incompatibility("TYPE_MISMATCH", place or "/", words)]
+            return [Incompatibility("TYPE_MISMATCH", path or "/", words)]
         if reader.inner is not None and writer.inner is not None:
             return self.compare(
-                reader.inner, writer.inner, f"{place}/{'items' if reader.kind == 'array' else 'values'}"
+                reader.inner, writer.inner, f"{path}/{'items' if reader.kind == 'array' else 'values'}"
             )
         if reader.kind == "enum":
-            return self._names(reader, writer, place) + self._symbols(reader, writer, place)
+            return self._names(reader, writer, path) + self._symbols(reader, writer, path)
         if reader.kind == "fixed":
-            return self._names(reader, writer, place) + self._size(reader, writer, place)
+            return self._names(reader, writer, path) + self._size(reader, writer, path)
         return []
 
     def _candidates(self, reader: SchemaNode, writer: SchemaNode) -> list[SchemaNode]:
@@ -96,28 +96,28 @@ class _Check:
         return self._fields_by_name[record]
 
     def _read_branch(
-        self, reader: SchemaNode, branch: SchemaNode, place: str, number: int
+        self, reader: SchemaNode, branch: SchemaNode, path: str, number: int
     ) -> list[Incompatibility]:
-        where = f"{place}/{number}"
+        where = f"{path}/{number}"
         found = self.compare(reader, branch, where)
         if found and reader.kind == "union":
             return [Incompatibility("MISSING_UNION_BRANCH", where, f"no branch takes {_called(branch)}")]
         return found
 
-    def _names(self, reader: SchemaNode, writer: SchemaNode, place: str) -> list[Incompatibility]:
+    def _names(self, reader: SchemaNode, writer: SchemaNode, path: str) -> list[Incompatibility]:
         # Java compares names without their namespaces, so that a package may be renamed.
         if reader.simple_name == writer.simple_name or writer.name in reader.aliases:
             return []
         words = f"{writer.name} is now called {reader.name}, without an alias"
-        return [Incompatibility("NAME_MISMATCH", f"{place}/name", words)]
+        return [Incompatibility("NAME_MISMATCH", f"{path}/name", words)]
 
-    def _fields(self, reader: SchemaNode, writer: SchemaNode, place: str) -> list[Incompatibility]:
+    def _fields(self, reader: SchemaNode, writer: SchemaNode, path: str) -> list[Incompatibility]:
         found: list[Incompatibility] = []
         by_name = self._by_name(writer)
         for number, field in enumerate(reader.fields):
             if len(found) >= REASONS:
                 break
-            where = f"{place}/fields/{number}"
+            where = f"{path}/fields/{number}"
             names = (field.name, *field.aliases)
             self._steps.spend(len(names))
             written = next((by_name[name] for name in names if name in by_name), None)
@@ -128,19 +128,19 @@ class _Check:
                 found.append(Incompatibility("READER_FIELD_MISSING_DEFAULT_VALUE", where, words))
         return found
 
-    def _symbols(self, reader: SchemaNode, writer: SchemaNode, place: str) -> list[Incompatibility]:
+    def _symbols(self, reader: SchemaNode, writer: SchemaNode, path: str) -> list[Incompatibility]:
         symbols = set(reader.symbols)
         missing = [symbol for symbol in writer.symbols if symbol not in symbols]
         if not missing or reader.default is not None:
             return []
         words = f"enum {reader.name} has no default and lacks {', '.join(missing)}"
-        return [Incompatibility("MISSING_ENUM_SYMBOLS", f"{place}/symbols", words)]
+        return [Incompatibility("MISSING_ENUM_SYMBOLS", f"{path}/symbols", words)]
 
-    def _size(self, reader: SchemaNode, writer: SchemaNode, place: str) -> list[Incompatibility]:
+    def _size(self, reader: SchemaNode, writer: SchemaNode, path: str) -> list[Incompatibility]:
         if reader.size == writer.size:
             return []
         words = f"{writer.size} bytes cannot be read as {reader.size}"
-        return [Incompatibility("FIXED_SIZE_MISMATCH", f"{place}/size", words)]
+        return [Incompatibility("FIXED_SIZE_MISMATCH", f"{path}/size", words)]
 
 
 class _Branches:

@@ -41,8 +41,8 @@ class JsonSchema:
         try:
             validator_for(self._contents, default=Draft7Validator).check_schema(self._contents)
         except SchemaError as error:
-            place = "/".join(map(str, error.absolute_path))
-            raise InvalidSchemaError(f"at /{place}: {error.message}") from None
+            path = "/".join(map(str, error.absolute_path))
+            raise InvalidSchemaError(f"at /{path}: {error.message}") from None
         except OverflowError as error:  # a repetition in a regular expression, above the limit of `re`
             raise InvalidSchemaError(str(error)) from None
         named = [(name, _load(text, elements)) for name, text in references]

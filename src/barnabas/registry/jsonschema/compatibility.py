@@ -123,13 +123,13 @@ class _Check:
         self._texts: dict[int, tuple[bytes, bool]] = {}
         self._steps = Steps()
 
-    def compare(self, reader: Located, writer: Located, place: str) -> list[Incompatibility]:
+    def compare(self, reader: Located, writer: Located, path: str) -> list[Incompatibility]:
         self._steps.spend()
         reader, writer = reader.resolved(), writer.resolved()
         if reader.accepts_all() or writer.contents is False:
             return []
         if reader.contents is False:
-            return [Incompatibility("NOT_ACCEPTED", place, "nothing is accepted any more")]
+            return [Incompatibility("NOT_ACCEPTED", path, "nothing is accepted any more")]
         if writer.accepts_all():
             writer = writer.inside(_ANYTHING)
         pair = (id(reader.contents), id(writer.contents))
@@ -139,7 +139,7 @@ class _Check:
         self._kept += [reader.contents, writer.contents]
         if not self._say_the_same(reader.contents, writer.contents):
             # Each schema once: every path to a schema would report its errors again.
-            found = dict.fromkeys(islice(self._compare(reader, writer, place), REASONS))
+            found = dict.fromkeys(islice(self._compare(reader, writer, path), REASONS))
             self._under_way[pair] = list(found)
         return self._under_way[pair]
 
@@ -172,62 +172,62 @@ class _Check:
         key = (type(made), *sorted((str(name), id(value)) for name, value in parts))
         return self._made.setdefault(key, made)
 
-    def _compare(self, reader: Located, writer: Located, place: str) -> Iterator[Incompatibility]:
+    def _compare(self, reader: Located, writer: Located, path: str) -> Iterator[Incompatibility]:
         for union in ("anyOf", "oneOf"):
             if union in writer.contents:  # each alternative must be accepted, with what holds beside it
                 rest = self._one({key: value for key, value in writer.contents.items() if key != union})
                 for number, branch in enumerate(writer.get(union)):
-                    yield from self._each(reader, writer, rest, branch, f"{place}/{union}/{number}")
+                    yield from self._each(reader, writer, rest, branch, f"{path}/{union}/{number}")
                 return
         if "allOf" in writer.contents:
-            yield from self._narrowest(reader, writer, place)
+            yield from self._narrowest(reader, writer, path)
             return
         for union in ("anyOf", "oneOf"):
             if union in reader.contents and all(
-                self.compare(reader.inside(branch), writer, place) for branch in reader.get(union)
+                self.compare(reader.inside(branch), writer, path) for branch in reader.get(union)
             ):
                 yield Incompatibility(
-                    "SUM_TYPE_NARROWED", f"{place}/{union}", "no alternative accepts what was accepted"
+                    "SUM_TYPE_NARROWED", f"{path}/{union}", "no alternative accepts what was accepted"
                 )
         for number, part in enumerate(reader.get("allOf", ())):
-            yield from self.compare(reader.inside(part), writer, f"{place}/allOf/{number}")
-        yield from self._types(reader, writer, place)
-        yield from self._values(reader, writer, place)
+            yield from self.compare(reader.inside(part), writer, f"{path}/allOf/{number}")
+        yield from self._types(reader, writer, path)
+        yield from self._values(reader, writer, path)
         types = _types(writer)
         if "object" in types and "object" in _types(reader):
-            yield from self._objects(reader, writer, place)
+            yield from self._objects(reader, writer, path)
         if "array" in types and "array" in _types(reader):
-            yield from self._arrays(reader, writer, place)
+            yield from self._arrays(reader, writer, path)
         if "not" in reader.contents and (
             "not" not in writer.contents
             or self.compare(writer.inside(writer.get("not")), reader.inside(reader.get("not")), "")
         ):
-            yield Incompatibility("NOT_TYPE_EXTENDED", f"{place}/not", "more is excluded than before")
+            yield Incompatibility("NOT_TYPE_EXTENDED", f"{path}/not", "more is excluded than before")
 
     def _each(
-        self, reader: Located, writer: Located, rest: dict[str, Any], branch: Any, place: str
+        self, reader: Located, writer: Located, rest: dict[str, Any], branch: Any, path: str
     ) -> Iterator[Incompatibility]:
         if rest.keys() - _ANNOTATIONS:
             both = self._one({"allOf": self._one([rest, branch])})
-            yield from self.compare(reader, writer.inside(both), place)
+            yield from self.compare(reader, writer.inside(both), path)
         else:
-            yield from self.compare(reader, writer.inside(branch), place)
+            yield from self.compare(reader, writer.inside(branch), path)
 
-    def _narrowest(self, reader: Located, writer: Located, place: str) -> list[Incompatibility]:
+    def _narrowest(self, reader: Located, writer: Located, path: str) -> list[Incompatibility]:
         """Return the reasons why `reader` may reject documents of `writer`, which has `allOf`.
 
         The result is empty if `reader` accepts all documents of one schema in the `allOf`. If not, all these
-        schemas are merged into one schema, and the result has the reasons for the merged schema. `place` is
+        schemas are merged into one schema, and the result has the reasons for the merged schema. `path` is
         the place in the reader's schema, for the reasons.
         """
         merged: dict[str, Any] = {key: value for key, value in writer.contents.items() if key != "allOf"}
         for part in (writer.inside(part).resolved() for part in writer.get("allOf")):
             if not isinstance(part.contents, dict):
                 continue
-            if not self.compare(reader, part, place):
+            if not self.compare(reader, part, path):
                 return []
             merged = self._merged(merged, part.contents)
-        return self.compare(reader, writer.inside(self._one(merged)), place)
+        return self.compare(reader, writer.inside(self._one(merged)), path)
 
     def _merged(self, one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
         """Return a schema that accepts the documents that both `one` and `other` accept.
@@ -244,38 +244,34 @@ class _Check:
                 merged[keyword] = self._one(list(every.values()))
         return merged
 
-    def _types(self, reader: Located, writer: Located, place: str) -> Iterator[Incompatibility]:
+    def _types(self, reader: Located, writer: Located, path: str) -> Iterator[Incompatibility]:
         lost = _types(writer) - _types(reader)
         if lost:
-            yield Incompatibility(
-                "TYPE_NARROWED", f"{place}/type", f"takes no more {', '.join(sorted(lost))}"
-            )
+            yield Incompatibility("TYPE_NARROWED", f"{path}/type", f"takes no more {', '.join(sorted(lost))}")
 
-    def _values(self, reader: Located, writer: Located, place: str) -> Iterator[Incompatibility]:
+    def _values(self, reader: Located, writer: Located, path: str) -> Iterator[Incompatibility]:
         allowed = _values(reader)
         if allowed is not None:
             before = _values(writer)
             if before is None or not {_text(value) for value in before} <= {
                 _text(value) for value in allowed
             }:
-                yield Incompatibility("ENUM_ARRAY_NARROWED", f"{place}/enum", "fewer values are allowed")
+                yield Incompatibility("ENUM_ARRAY_NARROWED", f"{path}/enum", "fewer values are allowed")
         for keyword, greater in _LIMITS.items():
             limit, before = reader.get(keyword), writer.get(keyword)
             if limit is None or limit == before:
                 continue
             if before is None or isinstance(limit, bool) or (limit > before) == greater:
-                yield Incompatibility(
-                    _code(keyword, before), f"{place}/{keyword}", f"{before} became {limit}"
-                )
+                yield Incompatibility(_code(keyword, before), f"{path}/{keyword}", f"{before} became {limit}")
         step, before = reader.get("multipleOf"), writer.get("multipleOf")
         if step is not None and (before is None or not _divides(step, before)):
-            yield Incompatibility("MULTIPLE_OF_CHANGED", f"{place}/multipleOf", f"{before} became {step}")
+            yield Incompatibility("MULTIPLE_OF_CHANGED", f"{path}/multipleOf", f"{before} became {step}")
         if reader.get("uniqueItems") and not writer.get("uniqueItems"):
-            yield Incompatibility("UNIQUE_ITEMS_ADDED", f"{place}/uniqueItems", "items must differ now")
+            yield Incompatibility("UNIQUE_ITEMS_ADDED", f"{path}/uniqueItems", "items must differ now")
         for keyword in _FIXED:
             if keyword in reader.contents and reader.get(keyword) != writer.get(keyword):
                 yield Incompatibility(
-                    _code(keyword, writer.get(keyword)), f"{place}/{keyword}", f"{keyword} came or changed"
+                    _code(keyword, writer.get(keyword)), f"{path}/{keyword}", f"{keyword} came or changed"
                 )
 
     def _property(self, schema: Located, name: str) -> Located:
@@ -293,24 +289,24 @@ class _Check:
                 return schema.inside(contents)
         return schema.inside(schema.get("additionalProperties", True))
 
-    def _objects(self, reader: Located, writer: Located, place: str) -> Iterator[Incompatibility]:
+    def _objects(self, reader: Located, writer: Located, path: str) -> Iterator[Incompatibility]:
         properties, before = reader.get("properties", {}), writer.get("properties", {})
         for name in {**properties, **before}:
             found = self.compare(
-                self._property(reader, name), self._property(writer, name), f"{place}/properties/{name}"
+                self._property(reader, name), self._property(writer, name), f"{path}/properties/{name}"
             )
             if found and name not in before:
                 words = f"{name} could be anything before, and what it may be now is narrower"
                 found = [
                     Incompatibility(
-                        "PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL", f"{place}/properties/{name}", words
+                        "PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL", f"{path}/properties/{name}", words
                     )
                 ]
             elif found and name not in properties and self._property(reader, name).contents is False:
                 words = f"{name} is gone, and no other property is allowed"
                 found = [
                     Incompatibility(
-                        "PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL", f"{place}/properties/{name}", words
+                        "PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL", f"{path}/properties/{name}", words
                     )
                 ]
             yield from found
@@ -320,31 +316,29 @@ class _Check:
             has_default = isinstance(own, dict) and "default" in own
             if name not in required and not has_default:
                 words = f"{name} is required now and has no default"
-                yield Incompatibility("REQUIRED_ATTRIBUTE_ADDED", f"{place}/required", words)
+                yield Incompatibility("REQUIRED_ATTRIBUTE_ADDED", f"{path}/required", words)
         patterns = {**reader.get("patternProperties", {}), **writer.get("patternProperties", {})}
         for pattern in patterns:
             yield from self.compare(
                 _by_pattern(reader, pattern),
                 _by_pattern(writer, pattern),
-                f"{place}/patternProperties/{pattern}",
+                f"{path}/patternProperties/{pattern}",
             )
         extra = (reader.get("additionalProperties", True), writer.get("additionalProperties", True))
         yield from self.compare(
-            reader.inside(extra[0]), writer.inside(extra[1]), f"{place}/additionalProperties"
+            reader.inside(extra[0]), writer.inside(extra[1]), f"{path}/additionalProperties"
         )
         if "propertyNames" in reader.contents:
             names = (reader.get("propertyNames"), writer.get("propertyNames", True))
-            yield from self.compare(
-                reader.inside(names[0]), writer.inside(names[1]), f"{place}/propertyNames"
-            )
+            yield from self.compare(reader.inside(names[0]), writer.inside(names[1]), f"{path}/propertyNames")
 
-    def _arrays(self, reader: Located, writer: Located, place: str) -> Iterator[Incompatibility]:
+    def _arrays(self, reader: Located, writer: Located, path: str) -> Iterator[Incompatibility]:
         (first, rest), (first_before, rest_before) = _items(reader), _items(writer)
         for number in range(max(len(first), len(first_before))):
             item = first[number] if number < len(first) else rest
             before = first_before[number] if number < len(first_before) else rest_before
-            yield from self.compare(reader.inside(item), writer.inside(before), f"{place}/items/{number}")
-        yield from self.compare(reader.inside(rest), writer.inside(rest_before), f"{place}/items")
+            yield from self.compare(reader.inside(item), writer.inside(before), f"{path}/items/{number}")
+        yield from self.compare(reader.inside(rest), writer.inside(rest_before), f"{path}/items")
 
 
 def _divides(step: Any, number: Any) -> bool:

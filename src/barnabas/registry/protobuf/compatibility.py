@@ -50,18 +50,18 @@ class _Check:
         self._broken: dict[tuple[str, str], bool] = {}
         self._steps = Steps()
 
-    def types(self, reader: Any, writer: Any, place: str) -> list[Incompatibility]:
+    def types(self, reader: Any, writer: Any, path: str) -> list[Incompatibility]:
         found = []
         for name, written in writer.items():
             if _is_map_entry(written):
                 continue
             if name not in reader:
-                found.append(Incompatibility("MESSAGE_REMOVED", f"{place}/{name}", f"message {name} is gone"))
+                found.append(Incompatibility("MESSAGE_REMOVED", f"{path}/{name}", f"message {name} is gone"))
             else:
-                found += self.message(reader[name], written, f"{place}/{name}")
+                found += self.message(reader[name], written, f"{path}/{name}")
         return found
 
-    def message(self, reader: Any, writer: Any, place: str) -> list[Incompatibility]:
+    def message(self, reader: Any, writer: Any, path: str) -> list[Incompatibility]:
         """Return the incompatibilities of two messages, and store in `_broken` whether there are any.
 
         The result is empty for two messages that were compared before, so that each incompatibility is
@@ -72,19 +72,19 @@ class _Check:
             return []
         self._broken[pair] = False
         found = [
-            *self._oneofs(reader, writer, place),
-            *self._fields(reader, writer, place),
-            *self.types(reader.nested_types_by_name, writer.nested_types_by_name, place),
+            *self._oneofs(reader, writer, path),
+            *self._fields(reader, writer, path),
+            *self.types(reader.nested_types_by_name, writer.nested_types_by_name, path),
         ]
         self._broken[pair] = bool(found)
         return found
 
-    def _fields(self, reader: Any, writer: Any, place: str) -> list[Incompatibility]:
+    def _fields(self, reader: Any, writer: Any, path: str) -> list[Incompatibility]:
         found = []
         read, written = reader.fields_by_number, writer.fields_by_number
         for number in sorted({*read, *written}):
             self._steps.spend()
-            where = f"{place}/{number}"
+            where = f"{path}/{number}"
             if number in read and number in written:
                 found += self._field(read[number], written[number], where)
             elif number in read and read[number].is_required:
@@ -96,21 +96,21 @@ class _Check:
             elif number in written and _oneof(written[number]) in reader.oneofs_by_name:
                 oneof = _oneof(written[number])
                 words = f"field {written[number].name} of oneof {oneof} is gone"
-                found.append(Incompatibility("ONEOF_FIELD_REMOVED", f"{place}/{oneof}/{number}", words))
+                found.append(Incompatibility("ONEOF_FIELD_REMOVED", f"{path}/{oneof}/{number}", words))
         return found
 
-    def _oneofs(self, reader: Any, writer: Any, place: str) -> list[Incompatibility]:
+    def _oneofs(self, reader: Any, writer: Any, path: str) -> list[Incompatibility]:
         """Return the incompatibilities of the oneofs in the message `reader`.
 
         Only one field of a oneof can be set. So fields that can be set together in the message `writer` must
-        not be in one oneof of `reader`. `place` is the place of the message, for the incompatibilities.
+        not be in one oneof of `reader`. `path` is the place of the message, for the incompatibilities.
         """
         found = []
         for oneof in reader.oneofs:
             before = [writer.fields_by_number.get(field.number) for field in oneof.fields]
             moved = [field.name for field in before if field is not None and _oneof(field) is None]
             joined = {_oneof(field) for field in before if field is not None} - {None}
-            where = f"{place}/{oneof.name}"
+            where = f"{path}/{oneof.name}"
             if len(moved) > 1:
                 words = f"fields {', '.join(moved)} were not in oneof {oneof.name}"
                 found.append(Incompatibility("MULTIPLE_FIELDS_MOVED_TO_ONEOF", where, words))
@@ -119,26 +119,26 @@ class _Check:
                 found.append(Incompatibility("FIELD_MOVED_TO_EXISTING_ONEOF", where, words))
         return found
 
-    def _field(self, reader: Any, writer: Any, place: str) -> list[Incompatibility]:
+    def _field(self, reader: Any, writer: Any, path: str) -> list[Incompatibility]:
         kinds = _kind(reader), _kind(writer)
         words = f"{_called(writer)} became {_called(reader)}"
         if kinds[0] != kinds[1]:
-            return [Incompatibility("FIELD_KIND_CHANGED", place, words)]
+            return [Incompatibility("FIELD_KIND_CHANGED", path, words)]
         if kinds[0] == "map":
             entries = reader.message_type.fields_by_number, writer.message_type.fields_by_number
-            return [found for n in (1, 2) for found in self._field(entries[0][n], entries[1][n], place)]
+            return [found for n in (1, 2) for found in self._field(entries[0][n], entries[1][n], path)]
         if kinds[0] != "scalar":
-            return self._message_type(reader.message_type, writer.message_type, place)
+            return self._message_type(reader.message_type, writer.message_type, path)
         if _scalars(reader) != _scalars(writer):
-            return [Incompatibility("FIELD_SCALAR_KIND_CHANGED", place, words)]
+            return [Incompatibility("FIELD_SCALAR_KIND_CHANGED", path, words)]
         labels = [(field.is_repeated, field.is_required) for field in (reader, writer)]
         if labels[0] != labels[1] and _scalars(reader) != _TEXT:
-            return [Incompatibility("FIELD_NUMERIC_LABEL_CHANGED", place, words)]
+            return [Incompatibility("FIELD_NUMERIC_LABEL_CHANGED", path, words)]
         return []
 
-    def _message_type(self, reader: Any, writer: Any, place: str) -> list[Incompatibility]:
+    def _message_type(self, reader: Any, writer: Any, path: str) -> list[Incompatibility]:
         name, was = _local_name(reader), _local_name(writer)
-        changed = Incompatibility("FIELD_NAMED_TYPE_CHANGED", place, f"message {was} became {name}")
+        changed = Incompatibility("FIELD_NAMED_TYPE_CHANGED", path, f"message {was} became {name}")
         if name != was:
             return [changed]
         if (reader.file.name, writer.file.name) == self._files:
@@ -146,7 +146,7 @@ class _Check:
         found = self.message(reader, writer, f"/{name.replace('.', '/')}")
         if self._broken[reader.full_name, writer.full_name]:
             words = f"message {name}, which is imported, cannot be read any more"
-            found.append(Incompatibility("FIELD_NAMED_TYPE_CHANGED", place, words))
+            found.append(Incompatibility("FIELD_NAMED_TYPE_CHANGED", path, words))
         return found
 
 

@@ -301,11 +301,11 @@ def _symbols(file: Any, seen: set[str]) -> Iterator[str]:
 def _runs(fields: Sequence[Any]) -> Iterator[list[Any]]:
     """Divide `fields` into blocks: the fields of one oneof, extensions of one message, or a single field."""
 
-    def place(numbered: tuple[int, Any]) -> object:
+    def oneof_or_number(numbered: tuple[int, Any]) -> object:
         number, field = numbered
         return field.extendee or (field.oneof_index if _in_oneof(field) else f"alone {number}")
 
-    return ([field for _, field in run] for _, run in groupby(enumerate(fields), place))
+    return ([field for _, field in run] for _, run in groupby(enumerate(fields), oneof_or_number))
 
 
 def _in_oneof(field: Any) -> bool:
