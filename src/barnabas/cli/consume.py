@@ -183,14 +183,14 @@ def consume(
     librdkafka = {"isolation.level": isolation, **options}
     start = "earliest" if from_beginning or until_end else "latest"
     with Consumer(servers, group=group, start=start, **librdkafka) as consumer:
-        partitions = consumer.partitions(*topics)  # also says when there is no such topic
+        existing = consumer.partitions(*topics)  # also says when there is no such topic
         if group is not None:
             consumer.subscribe(*topics)
             batches = _take_one_by_one(consumer.poll)
         else:
             if chosen is not None:
-                partitions = _chosen(partitions, chosen)
-            batches = _read(consumer, partitions, start, offset, since_ms, until_end)
+                existing = _chosen(existing, chosen)
+            batches = _read(consumer, existing, start, offset, since_ms, until_end)
         with Counter("read", shown=shown) as counter:
             _print(batches, printer, counter, max_messages, timeout)
 

@@ -104,7 +104,7 @@ class _Regex(_PatternType):
 
 
 class _Seconds(_NumberType):
-    """Type of an option: seconds, a number from 0 to `_LONGEST`."""
+    """Type of an option: seconds, a number from 0 to `_MAX_SECONDS`."""
 
     name = "seconds"
 
@@ -113,13 +113,13 @@ class _Seconds(_NumberType):
             number = float(value)
         except ValueError:
             number = math.nan
-        if not 0 <= number <= _LONGEST:
-            self.fail(f"{value} is not a number from 0 to {_LONGEST:g}", param, ctx)
+        if not 0 <= number <= _MAX_SECONDS:
+            self.fail(f"{value} is not a number from 0 to {_MAX_SECONDS:g}", param, ctx)
         return number
 
 
 #: about 30 years of seconds
-_LONGEST = 1e9
+_MAX_SECONDS = 1e9
 
 SERVERS = _Servers()
 NAME = _Name()

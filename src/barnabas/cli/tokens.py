@@ -13,7 +13,7 @@ from barnabas.cli.streams import report
 
 _DEFAULT = -1
 #: the longest time in the protocol, in milliseconds
-_LONGEST_MS = 2**63 - 1
+_MAX_MS = 2**63 - 1
 _TIMES: Columns = {
     "EXPIRES": lambda token: _shown(token["expires_ms"]),
     "ENDS": lambda token: _shown(token["max_ms"]),
@@ -131,7 +131,7 @@ def expire(token: str, period: str | None, bootstrap_server: str) -> None:
 
 
 def _period(text: str | None, option: str) -> int:
-    return _DEFAULT if text is None else min(parse_duration(text, option), _LONGEST_MS)
+    return _DEFAULT if text is None else min(parse_duration(text, option), _MAX_MS)
 
 
 def _shown(time_ms: int) -> str:

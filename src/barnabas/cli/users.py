@@ -13,7 +13,7 @@ from barnabas.cli.output import Columns, print_listing
 from barnabas.cli.streams import InputError, is_terminal, report, stdin_bytes
 
 #: bytes of the longest password
-_LONGEST = 1000
+_MAX_PASSWORD = 1000
 
 
 @click.group()
@@ -105,13 +105,15 @@ def delete(names: tuple[str, ...], bootstrap_server: str) -> None:
 
 def _read(path: str) -> str:
     if path == "-":
-        line = stdin_bytes().readline(_LONGEST + 2)
+        line = stdin_bytes().readline(_MAX_PASSWORD + 2)
     else:
         with Path(path).open("rb") as file:
-            line = file.readline(_LONGEST + 2)
+            line = file.readline(_MAX_PASSWORD + 2)
     password = line.rstrip(b"\r\n")
-    if not password or len(password) > _LONGEST:
-        raise InputError(f"the first line of {path} is not a password: it must have 1 to {_LONGEST} bytes")
+    if not password or len(password) > _MAX_PASSWORD:
+        raise InputError(
+            f"the first line of {path} is not a password: it must have 1 to {_MAX_PASSWORD} bytes"
+        )
     try:
         return password.decode()
     except UnicodeDecodeError:

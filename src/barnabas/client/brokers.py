@@ -49,7 +49,7 @@ _ONLY_BROKERS = MetadataRequest(topics=[], allow_auto_topic_creation=False)
 #: groups in one FindCoordinator request: 500 take a broker 5 ms
 _GROUPS = 100
 #: seconds between two attempts: at first, and at most
-_RETRY_S, _LONGEST_RETRY_S = 0.05, 1.0
+_RETRY_S, _MAX_RETRY_S = 0.05, 1.0
 
 
 class CoordinatorType(IntEnum):
@@ -344,7 +344,7 @@ class Brokers:
                 if time.monotonic() + pause > deadline:
                     raise explain_silence(self.servers, self.timeout) from None
             time.sleep(pause)
-            pause = min(2 * pause, _LONGEST_RETRY_S)
+            pause = min(2 * pause, _MAX_RETRY_S)
 
     def metadata(self, topics: list[str] | None, deadline: float) -> MetadataResponse:
         """Return the brokers, the controller, and the topics with names in `topics` (None for all topics).

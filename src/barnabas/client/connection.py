@@ -12,7 +12,7 @@ from typing import Any, Protocol, Self
 
 from barnabas.base.errors import ProtocolError
 from barnabas.client.errors import AuthenticationError, ClientError, unreachable
-from barnabas.client.repeated import LARGEST_RESPONSE, Repeated
+from barnabas.client.repeated import MAX_RESPONSE, Repeated
 from barnabas.kafka.protocol.framing import (
     RequestHeader,
     encode_request,
@@ -74,7 +74,7 @@ class Security(Protocol):
 _Selector: type[selectors.BaseSelector] = getattr(selectors, "PollSelector", selectors.SelectSelector)
 _CORRELATION_ID = struct.Struct(">i")
 #: seconds for a piece of an answer whose time is over: with 0, the socket would not block at all
-_LEAST_S = 0.001
+_MIN_S = 0.001
 #: position of the correlation id in a request: after the size, the API key and the API version
 _IN_REQUEST = 8
 
@@ -253,7 +253,7 @@ class BrokerConnection:
         deadline = time.monotonic() + self._timeout
         try:
             size = int.from_bytes(opening := self._read(4, deadline), "big")
-            if size > LARGEST_RESPONSE:
+            if size > MAX_RESPONSE:
                 raise NotKafkaError(bytes(opening))
             return self._read(size, deadline)
         finally:
@@ -266,7 +266,7 @@ class BrokerConnection:
         data = bytearray(size)
         rest = memoryview(data)
         while rest:
-            self._socket.settimeout(max(deadline - time.monotonic(), _LEAST_S))
+            self._socket.settimeout(max(deadline - time.monotonic(), _MIN_S))
             received = self._socket.recv_into(rest)
             if not received:
                 raise ConnectionError("the connection was closed")

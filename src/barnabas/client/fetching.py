@@ -12,8 +12,8 @@ from barnabas.kafka.records.builder import batch_records
 from barnabas.kafka.records.control import decode_end_transaction
 
 #: largest size of a decompressed batch, in bytes
-_LARGEST_BATCH = 32 << 20
-_LARGEST_ANSWER = 8 << 20
+_MAX_BATCH = 32 << 20
+_MAX_ANSWER = 8 << 20
 
 
 class Found(NamedTuple):
@@ -86,7 +86,7 @@ def _fetched(
     brokers: Brokers, leader: int, topic: Any, wanted: dict[int, int], max_bytes: int, *, committed: bool
 ) -> dict[int, Chunk]:
     request = FetchRequest(
-        max_bytes=min(max_bytes * len(wanted), _LARGEST_ANSWER),
+        max_bytes=min(max_bytes * len(wanted), _MAX_ANSWER),
         isolation_level=int(committed),
         topics=[
             FetchTopic(
@@ -140,7 +140,7 @@ def records_in(chunk: Chunk, first: int) -> Iterator[Found]:
                 yield Found(record, marker, False, False)
             continue
         aborted = header.is_transactional and header.producer_id in aborting
-        for record in batch_records(header, batch, _LARGEST_BATCH):
+        for record in batch_records(header, batch, _MAX_BATCH):
             if record.offset >= first:
                 is_open = header.is_transactional and record.offset >= chunk.stable
                 yield Found(record, "", aborted, is_open)

@@ -7,7 +7,7 @@ from typing import Any
 from barnabas.kafka.protocol.schema import Request
 
 #: bytes; data that begins with a larger size is not a response
-LARGEST_RESPONSE = 2**28
+MAX_RESPONSE = 2**28
 
 
 class Repeated:

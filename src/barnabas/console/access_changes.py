@@ -21,7 +21,7 @@ from barnabas.kafka.security.acls import (
 )
 
 _TIMEOUT_S = 10.0
-_LONGEST_PASSWORD = 1000
+_MAX_PASSWORD = 1000
 
 
 def set_password(view: ClusterView, fields: ChangeFields) -> Change:
@@ -31,8 +31,8 @@ def set_password(view: ClusterView, fields: ChangeFields) -> Change:
     command nor in the log. Raises QueryError if a field is missing, or the password is too long.
     """
     user, password = text_of(fields, "user"), text_of(fields, "password")
-    if len(password.encode()) > _LONGEST_PASSWORD:
-        raise QueryError(f"password: at most {_LONGEST_PASSWORD} bytes")
+    if len(password.encode()) > _MAX_PASSWORD:
+        raise QueryError(f"password: at most {_MAX_PASSWORD} bytes")
     return Change(["users", "add", user], lambda: view.admin.set_password(user, password))
 
 

@@ -44,7 +44,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 #: the most requests of browsers that wait for a slow cluster at once
 _THREADS = 8
-_LARGEST_CHANGE = 2 << 20
+_MAX_CHANGE = 2 << 20
 #: seconds between two keep-alives in a stream without events
 _SIGN_OF_LIFE_S = 15.0
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
@@ -99,7 +99,7 @@ class Console:
 
     def app(self) -> web.Application:
         """Return the aiohttp application."""
-        app = web.Application(middlewares=[self._guarded], client_max_size=_LARGEST_CHANGE)
+        app = web.Application(middlewares=[self._guarded], client_max_size=_MAX_CHANGE)
         app.router.add_get("/", partial(self._static, "index.html"))
         app.router.add_get("/login", self._login)
         app.router.add_get("/static/{name}", self._asset)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from barnabas.base.errors import BarnabasError, ConfigError
 
 #: seconds that a broker may take; bytes that are read of its page; series in all
-_TIMEOUT_S, _LARGEST_PAGE, _MAX_SERIES = 5.0, 64 << 20, 50_000
+_TIMEOUT_S, _MAX_PAGE, _MAX_SERIES = 5.0, 64 << 20, 50_000
 
 _LINE = re.compile(r'barnabas_client_metric(_total)?\{((?:[a-z_]+="(?:[^"\\]|\\.)*",?)*)\} (\S+)')
 _LABEL = re.compile(r'([a-z_]+)="((?:[^"\\]|\\.)*)"')
@@ -83,7 +83,7 @@ def _lines(url: str) -> Iterator[str]:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(url, timeout=_TIMEOUT_S) as page:
-            left = _LARGEST_PAGE
+            left = _MAX_PAGE
             while left > 0 and (line := page.readline(65_536)):
                 left -= len(line)
                 yield line.decode("utf-8", "replace")

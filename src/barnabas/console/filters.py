@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from barnabas.base.errors import BarnabasError
 
-LONGEST = 2000
+MAX_CHARS = 2000
 _DEEPEST = 50
 
 _TOKEN = re.compile(
@@ -64,10 +64,10 @@ def parse(text: str) -> Filter:
     """Parse a filter. The result is a function that returns whether a record passes.
 
     Raises:
-        FilterError: the text is not a filter, or has more than `LONGEST` characters.
+        FilterError: the text is not a filter, or has more than `MAX_CHARS` characters.
     """
-    if len(text) > LONGEST:
-        raise FilterError(f"a filter has at most {LONGEST} characters")
+    if len(text) > MAX_CHARS:
+        raise FilterError(f"a filter has at most {MAX_CHARS} characters")
     return _Parser(text).whole()
 
 
@@ -80,7 +80,7 @@ def paths(text: str, max_paths: int = 10) -> list[Callable[[Candidate], Any]]:
         FilterError: an item is not a path, or there are more than `max_paths`.
     """
     found = [part for part in text.split(",") if part.strip()]
-    if len(found) > max_paths or len(text) > LONGEST:
+    if len(found) > max_paths or len(text) > MAX_CHARS:
         raise FilterError(f"at most {max_paths} columns can be added")
     return [_Parser(part).path() for part in found]
 

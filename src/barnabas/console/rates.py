@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from barnabas.base.types import TopicPartition
 
 #: the least seconds between the two reads of a rate; the most seconds after which a read still counts
-_LEAST_S, _MAX_S = 0.5, 300.0
+_MIN_S, _MAX_S = 0.5, 300.0
 
 
 #: seconds between two samples, how many are kept (half an hour), and of how many topics
@@ -39,7 +39,7 @@ class Rates:
                 if before is None or now - before[0] > _MAX_S or end < before[1]:
                     self._seen[partition] = now, end
                     self._rates.pop(partition, None)
-                elif now - before[0] >= _LEAST_S:
+                elif now - before[0] >= _MIN_S:
                     self._rates[partition] = (end - before[1]) / (now - before[0])
                     self._seen[partition] = now, end
 

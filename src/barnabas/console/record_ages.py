@@ -24,7 +24,7 @@ from barnabas.kafka.records import BatchHeader, batches
 #: always sends the first batch of a response, and leaves out later batches that do not fit
 _TOGETHER, _ALONE = 16 << 10, 1
 #: the longest time of one `seconds_behind`, in seconds; the most timestamps that are kept
-_LONGEST_S, _KEPT = 1.0, 20_000
+_MAX_S, _KEPT = 1.0, 20_000
 
 
 class Ages:
@@ -54,7 +54,7 @@ class Ages:
             return {}
         leaders = live_leaders(metadata.topics)
         missing = {p: o for p, o in committed.items() if p in leaders and (p, o) not in self._known}
-        give_up = time.monotonic() + _LONGEST_S
+        give_up = time.monotonic() + _MAX_S
         for topic in metadata.topics:
             by_leader: dict[int, dict[int, int]] = {}
             for partition, offset in missing.items():

@@ -15,7 +15,7 @@ from barnabas.client.json_bytes import bytes_to_json, in_base64
 #: the most characters of a key, value or header on the records page, and on the page of one record
 PREVIEW, MAX_SHOWN = 2048, 1 << 20
 #: longer text is not parsed as JSON, in characters
-_LARGEST_JSON = 1 << 20
+_MAX_JSON = 1 << 20
 #: characters of an added column
 _CELL = 200
 #: JSON up to so many characters stays on one line
@@ -151,7 +151,7 @@ NOT_JSON = object()
 
 def parsed(text: str) -> Any:
     """Return the value of a JSON text; `NOT_JSON` if the text is not JSON or is too long."""
-    if len(text) > _LARGEST_JSON or not text or text[0] not in '{["-0123456789tfn':
+    if len(text) > _MAX_JSON or not text or text[0] not in '{["-0123456789tfn':
         return NOT_JSON
     try:
         return json.loads(text)

@@ -25,7 +25,7 @@ SMALL = 2000
 AT_ONCE = 200
 #: in seconds: the shortest and the longest time for which pages share the totals of a small cluster, the time
 #: that the thread works after the last `look`, and its shortest pause between two requests
-_FRESH_S, _LONGEST_REST_S, _LOOKED_AT_S, _LEAST_REST_S = 1.0, 30.0, 30.0, 0.005
+_FRESH_S, _MAX_REST_S, _LOOKED_AT_S, _MIN_REST_S = 1.0, 30.0, 30.0, 0.005
 #: seconds that the thread waits at first, so that the open page comes before it
 BEFORE_S = 2.0
 #: after the first pass, the seconds that the thread pauses for each second of requests
@@ -122,7 +122,7 @@ class Survey:
                     for _ in self._steps(metadata):
                         pass
                     ended = time.monotonic()
-                    self._fresh_until = ended + rest(_FRESH_S, ended - began, _LONGEST_REST_S)
+                    self._fresh_until = ended + rest(_FRESH_S, ended - began, _MAX_REST_S)
         age = None if self._began is None else time.monotonic() - self._began
         return Totals(self._topics, self._directories, age)
 
@@ -163,7 +163,7 @@ class Survey:
             if next(steps, None) is None:
                 return
             took = time.monotonic() - began
-            pause = _LEAST_REST_S if self._began is None else max(_LEAST_REST_S, _REST * took)
+            pause = _MIN_REST_S if self._began is None else max(_MIN_REST_S, _REST * took)
             if self._closed.wait(pause) or time.monotonic() > self._looked + _LOOKED_AT_S:
                 return
 

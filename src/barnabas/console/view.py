@@ -40,7 +40,7 @@ T = TypeVar("T")
 MAX_GROUPS = 1000
 #: the most share groups among which those of a topic are searched
 _MAX_SHARE_GROUPS = 50
-_LONGEST_REST_S, _LONGEST_METADATA_S = 30.0, 5.0
+_MAX_REST_S, _MAX_METADATA_S = 30.0, 5.0
 #: seconds that the cluster has for an answer
 _TIMEOUT_S = 10.0
 
@@ -115,9 +115,7 @@ class ClusterView:
         the result is the same object as before.
         """
         if topics is None:
-            return self.shared(
-                "metadata", 1.0, lambda: self._ask_metadata(self._everything), _LONGEST_METADATA_S
-            )
+            return self.shared("metadata", 1.0, lambda: self._ask_metadata(self._everything), _MAX_METADATA_S)
         named = [MetadataRequestTopic(name=name) for name in topics]
         return self._ask_metadata(MetadataRequest(topics=named, allow_auto_topic_creation=False))
 
@@ -206,9 +204,7 @@ class ClusterView:
         """Return the bytes of the largest replica of each partition of some topics."""
         return note_sizes(self._log_dirs(topics), {})
 
-    def shared(
-        self, name: str, fresh_s: float, ask: Callable[[], T], longest_s: float = _LONGEST_REST_S
-    ) -> T:
+    def shared(self, name: str, fresh_s: float, ask: Callable[[], T], max_s: float = _MAX_REST_S) -> T:
         """Return the cached answer with this name if it is fresh. If it is not, call `ask` for a new answer.
 
         While `ask` runs, other callers with this name wait for its answer. If `ask` raises an error, only its
@@ -219,7 +215,7 @@ class ClusterView:
             fresh_s: the seconds for which an answer is fresh. If `ask` was slow, its answer is fresh for nine
                 times as long as `ask` took.
             ask: requests the answer from the brokers.
-            longest_s: the longest time for which the answer of a slow `ask` is fresh, in seconds.
+            max_s: the longest time for which the answer of a slow `ask` is fresh, in seconds.
         """
         with self._lock:
             lock = self._asking.setdefault(name, threading.Lock())
@@ -229,7 +225,7 @@ class ClusterView:
                 began = time.monotonic()
                 answer = ask()
                 ended = time.monotonic()
-                known = self._answers[name] = (ended + rest(fresh_s, ended - began, longest_s), answer)
+                known = self._answers[name] = (ended + rest(fresh_s, ended - began, max_s), answer)
             answered: T = known[1]
             return answered
 

@@ -20,10 +20,10 @@ from barnabas.spark.open_ranges import DataLossError
 #: Seconds before the first restart of a failed query. Each further wait is twice as long.
 FIRST_WAIT_S = 1.0
 #: Longest time before a restart, in seconds.
-LONGEST_WAIT_S = 60.0
+MAX_WAIT_S = 60.0
 
 #: The longest time that the start of one query delays the start of the next, in seconds.
-LONGEST_START_S = 60.0
+MAX_START_S = 60.0
 
 #: Least time between two messages about rejected rows of a query, in seconds.
 REJECTIONS_TOLD_S = 60.0
@@ -150,7 +150,7 @@ class Supervisor:
             each.handle.stop()
             self._take_progress(each)  # of a batch that ended since it was asked
             each.status.state = STOPPED
-        elif _has_started(each.handle) or self._clock() - each.started_at >= LONGEST_START_S:
+        elif _has_started(each.handle) or self._clock() - each.started_at >= MAX_START_S:
             each.status.state = RUNNING
 
     def _measure(self, each: _Watched, active: bool) -> None:
@@ -215,7 +215,7 @@ class Supervisor:
             self._say(f"{status.query} failed: {why}")
             self.stop()
         else:
-            wait = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2 ** (each.failures - 1))
+            wait = min(MAX_WAIT_S, FIRST_WAIT_S * 2 ** (each.failures - 1))
             each.retry_at = self._clock() + wait
             status.state = WAITING
             self._say(f"{status.query} failed, trying again in {wait:.0f} s: {why}")

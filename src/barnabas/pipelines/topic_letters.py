@@ -30,7 +30,7 @@ REJECTION = "_barnabas_rejection"
 UNFIT = "_barnabas_unfit"
 
 #: librdkafka's default of message.max.bytes, and of batch.size.
-_LARGEST = 1_000_000
+_DEFAULT_BYTES = 1_000_000
 #: A request has no more than this beside the bytes that batch.size counts.
 _BESIDE = 512
 _BATCH_OVERHEAD = 61
@@ -86,7 +86,7 @@ def writer_options(
     """
     kept = {name: value for name, value in given.items() if name != "topic" and not _is_size(name)}
     sizes = [limit.largest for limit in limits.values() if limit.largest is not None]
-    batch = int(WriteOptions.parse(given, streaming=False).client.get("batch.size", _LARGEST))
+    batch = int(WriteOptions.parse(given, streaming=False).client.get("batch.size", _DEFAULT_BYTES))
     return {
         **kept,
         **LIMITLESS,
@@ -114,7 +114,7 @@ def mark_rejected(
         given: the options of the data source "barnabas" with which the sink writes.
         limits: must contain each topic of the sink.
     """
-    largest = int(WriteOptions.parse(given, streaming=False).client.get("message.max.bytes", _LARGEST))
+    largest = int(WriteOptions.parse(given, streaming=False).client.get("message.max.bytes", _DEFAULT_BYTES))
     size = _size(records, F.col("headers") if "headers" in records.columns else None)
     text = size.cast("string")
     to = _destination(options)

@@ -49,7 +49,7 @@ LOGIN_S = 60.0
 #: seconds between two reads of the ACLs and of the list of users
 RULES_S = 5.0
 #: characters of user and password together, at most
-_LONGEST = 1_000
+_MAX_CHARS = 1_000
 _MAX_LOGINS = 1_000
 _TIMEOUT_S = 10.0
 #: logins that are tried at the same time, at most; others wait
@@ -226,7 +226,7 @@ def _try_login(servers: Servers) -> None:
 
 def _credentials(header: str | None) -> tuple[str, str]:
     scheme, _, encoded = (header or "").partition(" ")
-    if scheme.lower() != "basic" or len(encoded) > 2 * _LONGEST:
+    if scheme.lower() != "basic" or len(encoded) > 2 * _MAX_CHARS:
         raise RegistryError(401, "Unauthorized")
     try:
         user, colon, password = base64.b64decode(encoded.strip(), validate=True).decode().partition(":")

@@ -52,7 +52,7 @@ _WRITE_S = 30.0
 #: records that are replayed in one turn of the event loop
 _SLICE_MESSAGES, _SLICE_BYTES = 200, 256 << 10
 _FIRST_BACKOFF_S = 0.01
-_LONGEST_BACKOFF_S = 1.0
+_MAX_BACKOFF_S = 1.0
 
 
 class SchemasLog:
@@ -154,7 +154,7 @@ class SchemasLog:
                 break
             except BarnabasError as error:
                 logger.warning("cannot look up the end of %s: %s", self._topic, error)
-                await asyncio.sleep(_LONGEST_BACKOFF_S)
+                await asyncio.sleep(_MAX_BACKOFF_S)
         await self._reached(end)
 
     def _end(self) -> int:
@@ -195,7 +195,7 @@ class SchemasLog:
                 logger.info("retrying a write to %s: %s", self._topic, translate(error))
                 self._owner = False
             await asyncio.sleep(random.uniform(0, backoff))
-            backoff = min(backoff * 2, _LONGEST_BACKOFF_S)
+            backoff = min(backoff * 2, _MAX_BACKOFF_S)
 
     def _take_over(self) -> None:
         self._drop_producer()

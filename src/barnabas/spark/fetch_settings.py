@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from barnabas.base.errors import ConfigError
 from barnabas.client.addresses import Address
-from barnabas.client.repeated import LARGEST_RESPONSE
+from barnabas.client.repeated import MAX_RESPONSE
 from barnabas.client.security import ConnectionSecurity
 from barnabas.client.security_settings import security_of
 from barnabas.spark.option_values import invalid_option
@@ -123,7 +123,7 @@ class FetchSettings:
             max_wait_ms=number("fetch.wait.max.ms"),
             min_bytes=number("fetch.min.bytes"),
             # a larger response would not be taken for one
-            max_bytes=min(number("fetch.max.bytes"), LARGEST_RESPONSE // 2),
+            max_bytes=min(number("fetch.max.bytes"), MAX_RESPONSE // 2),
             partition_max_bytes=number("max.partition.fetch.bytes"),
             check_crcs=take["check.crcs"].lower() in _TRUE,
             retry_s=number("retry.backoff.ms") / 1000,

@@ -38,7 +38,7 @@ _TIMEOUT_S = 30.0
 
 #: The pause before a retry grows by this much, up to the second.
 _RETRY_S = 0.1
-_LONGEST_PAUSE_S = 0.5
+_MAX_PAUSE_S = 0.5
 
 #: Number of lookups without a partition after which it counts as deleted. A broker's metadata may be stale.
 _ATTEMPTS = 5
@@ -408,7 +408,7 @@ def _pauses() -> Iterator[float]:
 
     The first two attempts do not wait: the first may fail only because the broker closed an idle connection.
     """
-    return (min(_RETRY_S * max(0, attempt - 1), _LONGEST_PAUSE_S) for attempt in itertools.count())
+    return (min(_RETRY_S * max(0, attempt - 1), _MAX_PAUSE_S) for attempt in itertools.count())
 
 
 def _furthest_behind(behind: Offsets, max_partitions: int) -> list[TopicPartition]:

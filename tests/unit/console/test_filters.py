@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.console.filters import LONGEST, Candidate, FilterError, parse
+from barnabas.console.filters import MAX_CHARS, Candidate, FilterError, parse
 
 RECORD = Candidate(
     partition=3,
@@ -75,7 +75,7 @@ def test_filters_that_do_not(text):
         ("key ~ 5", "quotation marks"),
         ("!" * 60 + "offset == 1", "nested more than 50"),
         ("(" * 60 + "offset == 1", "nested more than 50"),
-        ("x" * (LONGEST + 1), "at most"),
+        ("x" * (MAX_CHARS + 1), "at most"),
     ],
 )
 def test_what_is_no_filter_says_where(text, why):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.base.errors import ConfigError
-from barnabas.client.repeated import LARGEST_RESPONSE
+from barnabas.client.repeated import MAX_RESPONSE
 from barnabas.spark.clients import consumer_settings
 from barnabas.spark.fetch_settings import FetchSettings
 
@@ -44,7 +44,7 @@ def test_what_is_given_is_taken() -> None:
 
 def test_no_more_is_asked_for_than_a_connection_takes_as_a_response() -> None:
     settings = FetchSettings.parse({**SERVERS, "fetch.max.bytes": "2147483135"})
-    assert settings.max_bytes < LARGEST_RESPONSE
+    assert settings.max_bytes < MAX_RESPONSE
 
 
 @pytest.mark.parametrize(

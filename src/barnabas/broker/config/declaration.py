@@ -26,7 +26,7 @@ DOUBLE_MAX = sys.float_info.max
 
 
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
-_LONGEST_NUMBER = 100
+_MAX_NUMBER_LENGTH = 100
 
 
 class Type(IntEnum):
@@ -146,7 +146,7 @@ class Setting:
             return number
         if not _WHOLE_NUMBER.fullmatch(text):  # int() would also take 1_000 and the digits of other scripts
             raise self.invalid_value(text, "write a whole number")
-        value = int(text) if len(text) <= _LONGEST_NUMBER else sys.maxsize + 1
+        value = int(text) if len(text) <= _MAX_NUMBER_LENGTH else sys.maxsize + 1
         low, high = _INTEGER_LIMITS[self.type]
         if not low <= value <= high:
             raise self.invalid_value(text, f"it must lie between {low} and {high}")

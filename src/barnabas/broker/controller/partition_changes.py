@@ -45,7 +45,7 @@ class Eligibility(NamedTuple):
         )
 
 
-def least_in_sync(state: PartitionState, min_isr: int) -> int:
+def effective_min_isr(state: PartitionState, min_isr: int) -> int:
     """Return the smallest number of in-sync replicas with which the high watermark can advance.
 
     `min_isr` is the topic's ``min.insync.replicas``. A partition with fewer replicas needs all of them.
@@ -58,13 +58,13 @@ def with_isr(
 ) -> PartitionState:
     """Return `state` with `isr` as its ISR, and with the ELR and last known ELR that this causes (KIP-966).
 
-    - If `isr` has at least `least_in_sync` members, the ELR and the last known ELR become empty.
+    - If `isr` has at least `effective_min_isr` members, the ELR and the last known ELR become empty.
     - If `isr` has fewer members, replicas that leave the ISR join the ELR. A replica in `unclean` does not:
       it leaves the ISR or the ELR, and joins the last known ELR.
 
     `min_isr` is the topic's ``min.insync.replicas``.
     """
-    if len(isr) >= least_in_sync(state, min_isr):
+    if len(isr) >= effective_min_isr(state, min_isr):
         return state._replace(isr=isr, elr=(), last_known_elr=())
     before = {*state.isr, *state.elr}
     elr = tuple(r for r in state.replicas if r in before and r not in isr and r not in unclean)
@@ -105,7 +105,7 @@ def _is_settled(state: PartitionState, min_isr: int, eligible: Eligibility) -> b
         return False
     if not state.elr and not state.last_known_elr:
         return len(state.isr) >= min_isr or len(state.isr) == len(state.replicas)
-    return len(state.isr) < least_in_sync(state, min_isr) and eligible.unclean.isdisjoint(state.elr)
+    return len(state.isr) < effective_min_isr(state, min_isr) and eligible.unclean.isdisjoint(state.elr)
 
 
 def _settle(
@@ -200,7 +200,7 @@ def elect_longest_log(state: PartitionState, leader: BrokerId, min_isr: int) -> 
     leader may fail before `min_isr` replicas are in sync. It may then lose records that one of these members
     still has, for example in a power failure. So the next election waits for all of these members again.
 
-    If the leader alone is enough (`least_in_sync` is 1), the last known ELR becomes empty instead.
+    If the leader alone is enough (`effective_min_isr` is 1), the last known ELR becomes empty instead.
     """
     after = elect_uncleanly(state, leader)
     return with_isr(after._replace(last_known_elr=state.last_known_elr), after.isr, min_isr)

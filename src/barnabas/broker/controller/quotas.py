@@ -16,7 +16,7 @@ from barnabas.broker.quotas import QuotaEntity, QuotaKind
 from barnabas.broker.quotas.entities import OF_ADDRESSES
 
 #: the longest name of a user or a client id, in bytes
-_LONGEST_NAME = 256
+_MAX_NAME_LENGTH = 256
 _WHOLE = frozenset({QuotaKind.PRODUCE, QuotaKind.FETCH, QuotaKind.CONNECTION})
 #: how far a whole number may be off, as in Kafka: it comes as a double
 _EPSILON = 1e-6
@@ -141,8 +141,8 @@ def _check_entity(entity: QuotaEntity) -> None:
     if entity.ip is not None and len(names) > 1:
         raise _refuse("a quota for an address cannot also name a user or a client id")
     for name in names:
-        if isinstance(name, str) and not 1 <= len(name.encode()) <= _LONGEST_NAME:
-            raise _refuse(f"the name of a user or a client id has 1 to {_LONGEST_NAME} bytes")
+        if isinstance(name, str) and not 1 <= len(name.encode()) <= _MAX_NAME_LENGTH:
+            raise _refuse(f"the name of a user or a client id has 1 to {_MAX_NAME_LENGTH} bytes")
     if isinstance(entity.ip, str):
         try:
             ipaddress.ip_address(entity.ip)

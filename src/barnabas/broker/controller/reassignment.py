@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 
 from barnabas.base.types import BrokerId
-from barnabas.broker.controller.partition_changes import least_in_sync, with_isr
+from barnabas.broker.controller.partition_changes import effective_min_isr, with_isr
 from barnabas.broker.metadata.image import PartitionState
 
 
@@ -66,7 +66,7 @@ def is_complete(state: PartitionState, min_isr: int) -> bool:
         return False
     target = target_of(state)
     staying = [replica for replica in state.isr if replica in target]
-    enough = least_in_sync(state._replace(replicas=target), min_isr)
+    enough = effective_min_isr(state._replace(replicas=target), min_isr)
     return set(state.adding) <= set(staying) and len(staying) >= enough
 
 

@@ -20,7 +20,7 @@ from barnabas.kafka.security.principal import Principal
 log = logger_of(__name__)
 
 #: the longest name of an owner or a renewer, in bytes
-_LONGEST_NAME = 256
+_MAX_NAME_LENGTH = 256
 #: how many tokens are checked in one turn of the event loop
 _AT_ONCE = 500
 _ID_BYTES = 16
@@ -75,8 +75,8 @@ class TokenControl:
         if len(renewers) > MAX_RENEWERS:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"a token has at most {MAX_RENEWERS} renewers")
         for each in (owner, *renewers):
-            if not (each.kind and each.name) or len(str(each).encode()) > _LONGEST_NAME:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, f"a principal has 1 to {_LONGEST_NAME} bytes")
+            if not (each.kind and each.name) or len(str(each).encode()) > _MAX_NAME_LENGTH:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"a principal has 1 to {_MAX_NAME_LENGTH} bytes")
         async with self._writes.answering() as image:
             if len(image.delegation_tokens) >= MAX_TOKENS:
                 raise KafkaError(

@@ -23,10 +23,10 @@ from barnabas.kafka.security.scram import (
 log = logger_of(__name__)
 
 #: the longest name and the largest salt that are taken, in bytes
-_LONGEST_NAME = 256
-_LARGEST_SALT = 1024
+_MAX_NAME_LENGTH = 256
+_MAX_SALT = 1024
 #: bytes; SCRAM's own have 32 or 64
-_LONGEST_SALTED = 1024
+_MAX_SALTED = 1024
 
 
 class CredentialChange(NamedTuple):
@@ -127,8 +127,8 @@ def _changed(before: dict[str, str], changes: Sequence[CredentialChange]) -> dic
 
 
 def _check(change: CredentialChange) -> Mechanism:
-    if not change.user or len(change.user.encode()) > _LONGEST_NAME:
-        raise _refuse(f"a user's name has 1 to {_LONGEST_NAME} bytes")
+    if not change.user or len(change.user.encode()) > _MAX_NAME_LENGTH:
+        raise _refuse(f"a user's name has 1 to {_MAX_NAME_LENGTH} bytes")
     try:
         mechanism = Mechanism(change.mechanism)
     except ValueError:
@@ -145,11 +145,11 @@ def _check(change: CredentialChange) -> Mechanism:
         raise _refuse(
             f"{change.iterations} iterations are not allowed: ask for {MIN_ITERATIONS} to {MAX_ITERATIONS}"
         )
-    if not change.salt or len(change.salt) > _LARGEST_SALT:
-        raise _refuse(f"a salt has 1 to {_LARGEST_SALT} bytes")
+    if not change.salt or len(change.salt) > _MAX_SALT:
+        raise _refuse(f"a salt has 1 to {_MAX_SALT} bytes")
     # Kafka takes any length: a client (kafka-go) may salt a password in its own way, and log in so.
-    if not 1 <= len(change.salted_password) <= _LONGEST_SALTED:
-        raise _refuse(f"a salted password has 1 to {_LONGEST_SALTED} bytes")
+    if not 1 <= len(change.salted_password) <= _MAX_SALTED:
+        raise _refuse(f"a salted password has 1 to {_MAX_SALTED} bytes")
     return mechanism
 
 

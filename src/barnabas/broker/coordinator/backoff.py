@@ -11,7 +11,7 @@ import logging
 from collections.abc import Hashable
 
 FIRST_MS = 100
-LONGEST_MS = 5_000
+MAX_MS = 5_000
 
 #: the seconds in which a warning of one kind is not repeated
 _QUIET_S = 60.0
@@ -20,9 +20,9 @@ _QUIET_S = 60.0
 def backoff_ms(failures: int) -> int:
     """Return the pause after this many consecutive failures, in ms.
 
-    The pause doubles from `FIRST_MS` up to `LONGEST_MS`.
+    The pause doubles from `FIRST_MS` up to `MAX_MS`.
     """
-    return min(FIRST_MS << min(max(failures, 1) - 1, 16), LONGEST_MS)
+    return min(FIRST_MS << min(max(failures, 1) - 1, 16), MAX_MS)
 
 
 class LimitedWarnings:

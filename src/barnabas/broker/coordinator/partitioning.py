@@ -8,9 +8,9 @@ from functools import lru_cache
 from operator import mul
 
 #: the longest string of a coordinator's record, in bytes of UTF-8
-_LONGEST = 2**15 - 1
+_MAX_LENGTH = 2**15 - 1
 #: longer keys are not cached, so that the cache stays small
-_LONGEST_CACHED = 256
+_MAX_CACHED_LENGTH = 256
 
 
 #: the powers of 31**4 by which the terms of a block are multiplied, the last one by 1
@@ -56,12 +56,12 @@ def partition_for(key: str, partitions: int) -> int:
     Java cannot negate, gives 0. A key that is too long for a record also gives 0, because hashing 100 MB
     would block the event loop for seconds.
     """
-    if len(key) > _LONGEST:
+    if len(key) > _MAX_LENGTH:
         return 0
-    value = cached_hash(key) if len(key) <= _LONGEST_CACHED else java_string_hash(key)
+    value = cached_hash(key) if len(key) <= _MAX_CACHED_LENGTH else java_string_hash(key)
     return 0 if value == -(2**31) else abs(value) % partitions
 
 
 def is_storable(text: str) -> bool:
     """Whether a string fits into a coordinator's record: at most 32,767 bytes of UTF-8."""
-    return len(text) <= _LONGEST // 4 or len(text.encode()) <= _LONGEST
+    return len(text) <= _MAX_LENGTH // 4 or len(text.encode()) <= _MAX_LENGTH

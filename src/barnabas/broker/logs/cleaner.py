@@ -45,7 +45,7 @@ P = TypeVar("P", bound=Compactable)
 #: longest sleep: a timer accepts no longer one, and a setting may be any number
 _DAY_MS = 86_400_000
 #: longest time between attempts to clean a log that keep failing: its damaged segment may have gone
-_LONGEST_WAIT_MS = 3_600_000
+_MAX_WAIT_MS = 3_600_000
 #: how many logs are checked in one turn of the event loop
 _LOGS_A_TURN = 100
 
@@ -317,7 +317,7 @@ class LogCleaner(Generic[P]):
         before = self._setbacks.get(name)
         failures = before.failures + 1 if before is not None and before.log is log else 1
         backoff_ms = max(self._view.config.log_cleaner_backoff_ms, 1)
-        wait_ms = min(backoff_ms * 2 ** min(failures, 20), _LONGEST_WAIT_MS)
+        wait_ms = min(backoff_ms * 2 ** min(failures, 20), _MAX_WAIT_MS)
         self._setbacks[name] = CleaningFailure(log, error, failures, self._clock.now_ms(), wait_ms)
         is_bug = not isinstance(error, KafkaError | OSError)
         logger.error(

@@ -55,7 +55,7 @@ _PARTITION_FOLDER = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>
 _FLUSH_THREADS = 16
 _FUTURE_FOLDER = re.compile(r".+-(?P<partition>[0-9]{1,10})\.[0-9a-f]{32}-future")
 #: most characters of a topic's name in such a folder's name: the name of a file has a limited length
-_LONGEST_NAME = 190
+_MAX_NAME_LENGTH = 190
 _DELETED_FOLDER = re.compile(r".*\.[0-9a-f]{32}-delete")
 
 
@@ -70,7 +70,7 @@ _MEANING = {
 
 def future_folder(name: str, topic_partition: TopicPartition) -> bool:
     """Whether `name` is the folder of a copy of a partition, made for a move between log directories."""
-    stem = f"{topic_partition.topic[:_LONGEST_NAME]}-{topic_partition.partition}."
+    stem = f"{topic_partition.topic[:_MAX_NAME_LENGTH]}-{topic_partition.partition}."
     return _FUTURE_FOLDER.fullmatch(name) is not None and name.startswith(stem)
 
 
@@ -434,7 +434,7 @@ class LogDirectory:
             raise env.offline_error()
         self.forget(topic_partition)
         topic, number = topic_partition
-        path = f"{env.path}/{topic[:_LONGEST_NAME]}-{number}.{new_uuid(env.random).hex}-future"
+        path = f"{env.path}/{topic[:_MAX_NAME_LENGTH]}-{number}.{new_uuid(env.random).hex}-future"
         try:
             env.fs.make_directory(path)
             log = new_log(env, path, topic_partition, topic_id, config)

@@ -10,7 +10,7 @@ from barnabas.base.errors import ConfigError
 from barnabas.base.text import quoted
 from barnabas.broker.config import BrokerConfig
 
-_LONGEST_PATH = 1024
+_MAX_PATH_LENGTH = 1024
 
 
 def check_paths(config: BrokerConfig, fs: FileSystem) -> None:
@@ -22,7 +22,7 @@ def check_paths(config: BrokerConfig, fs: FileSystem) -> None:
     if not any(config.log_dirs):
         raise ConfigError("log.dirs is empty: name a folder for the data")
     for name in config.log_dirs:
-        if not name or "\0" in name or not 0 < _encoded_length(name) <= _LONGEST_PATH:
+        if not name or "\0" in name or not 0 < _encoded_length(name) <= _MAX_PATH_LENGTH:
             raise ConfigError(f"log.dirs={quoted(name)} is not allowed: write paths of folders")
     real = {name: fs.real_path(name) for name in config.log_dirs}
     for one, other in itertools.permutations(real, 2):

@@ -46,7 +46,7 @@ _CHUNK = 256 * 1024
 #: seconds before the first and the latest retries; each wait is twice the one before
 _FIRST_RETRY, _LAST_RETRY = 0.05, 10.0
 #: longest sleep in seconds to keep the rate: the rate may be raised meanwhile
-_LONGEST_PAUSE = 1.0
+_MAX_PAUSE = 1.0
 
 
 class _GivenUpError(Exception):
@@ -201,7 +201,7 @@ class LogMoves:
             rate = self._view.config.replica_alter_log_dirs_io_max_bytes_per_second
             if rate == LONG_MAX:
                 return
-            pause = min(left / max(rate, 1), _LONGEST_PAUSE)
+            pause = min(left / max(rate, 1), _MAX_PAUSE)
             await asyncio.sleep(pause)
             left -= pause * rate
 

@@ -50,7 +50,7 @@ FILE_NAMES = ("metadata-1.journal", "metadata-2.journal")
 LOCK_FILE = "metadata.lock"
 _REPAIR = "stop the broker and run `barnabas log repair` with its log.dirs"
 #: a file is rewritten when it is larger than this and twice its snapshot
-_LEAST_BYTES = 256 * 1024
+_MIN_BYTES = 256 * 1024
 
 
 class Found:
@@ -334,7 +334,7 @@ class _Copy:
         Raises:
             OSError: the disk failed.
         """
-        if self._file is None or self._size > max(_LEAST_BYTES, 2 * self._snapshot_size):
+        if self._file is None or self._size > max(_MIN_BYTES, 2 * self._snapshot_size):
             return False
         data, checksum = encode_line(commit, self._checksum)
         self._file.write_at([data], self._size)

@@ -27,7 +27,7 @@ log = logger_of(__name__)
 #: most partitions in one request: its response is applied in one turn of the event loop
 MAX_PARTITIONS = 500
 #: pause in seconds after a request that failed as a whole; doubled after each, up to the longest
-FIRST_PAUSE, LONGEST_PAUSE = 0.05, 0.5
+FIRST_PAUSE, MAX_PAUSE = 0.05, 0.5
 #: seconds for which a partition proposes nothing after a rejected proposal
 REFUSED_PAUSE = 0.5
 
@@ -103,7 +103,7 @@ class IsrChanges:
                     pause = FIRST_PAUSE
                 else:
                     await asyncio.sleep(pause)
-                    pause = min(2 * pause, LONGEST_PAUSE)
+                    pause = min(2 * pause, MAX_PAUSE)
         finally:
             self._task = None
 

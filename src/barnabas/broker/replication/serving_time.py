@@ -11,7 +11,7 @@ from collections.abc import Callable
 from barnabas.broker.view import BrokerView
 
 #: longest time between two measurements, in seconds
-_LONGEST_TICK = 1.0
+_MAX_TICK = 1.0
 #: measurements in the interval of two checks
 _TICKS = 8
 #: seconds by which a timer may be late without a stall
@@ -55,7 +55,7 @@ class ServingTime:
         return self._view.config.replica_lag_time_max_ms / 2000
 
     def _wait(self, check: Callable[[], None]) -> None:
-        due = self._loop.time() + min(_LONGEST_TICK, self._interval / _TICKS)
+        due = self._loop.time() + min(_MAX_TICK, self._interval / _TICKS)
         self._timer = self._loop.call_at(due, self._tick, due, check)
 
     def _tick(self, due: float, check: Callable[[], None]) -> None:

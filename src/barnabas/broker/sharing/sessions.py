@@ -18,7 +18,7 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 _LAST_EPOCH = 2**31 - 1
 #: in characters; clients use UUIDs, which are shorter
-_LONGEST_MEMBER_ID = 64
+_MAX_MEMBER_ID_LENGTH = 64
 #: the most partitions in all sessions together
 MAX_PARTITIONS = 100_000
 
@@ -103,7 +103,7 @@ class ShareSessions:
                 group id is empty or the member id does not have 1 to 64 characters; SHARE_SESSION_NOT_FOUND,
                 the connection has already closed; an earlier session of the member then goes on.
         """
-        if not member.group or not 0 < len(member.member_id) <= _LONGEST_MEMBER_ID:
+        if not member.group or not 0 < len(member.member_id) <= _MAX_MEMBER_ID_LENGTH:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, "a group id and a member id of at most 64 characters are needed"
             )

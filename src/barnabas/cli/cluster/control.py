@@ -20,7 +20,7 @@ from typing import Any
 from barnabas.base.errors import BarnabasError
 from barnabas.cli.cluster.folder import ClusterFolder, Control
 
-_LONGEST_LINE = 65_536
+_MAX_LINE = 65_536
 #: seconds that a client has to send its command
 _PATIENCE = 5.0
 
@@ -134,8 +134,8 @@ def ask(folder: ClusterFolder, word: str, broker: int | None = None, *, timeout:
 
 def _line(connection: socket.socket) -> bytes:
     line = bytearray()
-    while not line.endswith(b"\n") and len(line) < _LONGEST_LINE:
-        part = connection.recv(_LONGEST_LINE)
+    while not line.endswith(b"\n") and len(line) < _MAX_LINE:
+        part = connection.recv(_MAX_LINE)
         if not part:
             break
         line += part

@@ -23,7 +23,7 @@ from barnabas.client.schemas.unfit import UnfitError
 #: limits of one value: seconds of processor time, bytes of memory, seconds until the answer
 _CPU_S, _MEMORY, _TIMEOUT_S = 5, 512 << 20, 30.0
 #: bytes of a payload; brokers take less in one record
-_LARGEST = 64 << 20
+_MAX_BYTES = 64 << 20
 #: values that are encoded at once, and how long others wait for their turn, in seconds
 _free, _TURN_S = threading.BoundedSemaphore(2), 2.0
 #: the first byte of the answer
@@ -77,8 +77,8 @@ def _too_much(path: str) -> UnfitError:
 def _answer(schema: Registered, message: str, path: str, text: str) -> bytes:
     try:
         data = Encoder(schema, message, path).encode_text(text)
-        if len(data) > _LARGEST:
-            raise UnfitError(f"{path}: it takes more than {_LARGEST:,} bytes")
+        if len(data) > _MAX_BYTES:
+            raise UnfitError(f"{path}: it takes more than {_MAX_BYTES:,} bytes")
         return _ENCODED + data
     except MemoryError:
         return _TOO_MUCH

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 #: the base URI of a schema without $id
 _HERE = "urn:barnabas:schema"
-_LONGEST_COMPLAINT = 300
-_LONGEST_PART = 200
+_MAX_COMPLAINT = 300
+_MAX_PART = 200
 
 
 class JsonSchema:
@@ -52,8 +52,8 @@ class JsonSchema:
             if error is not None:
                 for step in error.absolute_path:
                     path = inside(path, step)
-                part = shown(json.dumps(error.schema, ensure_ascii=False), _LONGEST_PART)
-                complaint = shown(error.message, _LONGEST_COMPLAINT)
+                part = shown(json.dumps(error.schema, ensure_ascii=False), _MAX_PART)
+                complaint = shown(error.message, _MAX_COMPLAINT)
                 raise UnfitError(f"{path}: {complaint}; the schema of it is {part}")
             return text.encode()
         except RecursionError:

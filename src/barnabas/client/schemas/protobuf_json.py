@@ -15,11 +15,11 @@ from barnabas.base.text import shown
 from barnabas.client.json_bytes import is_base64
 from barnabas.client.schemas.unfit import UnfitError, inside, require, value_text
 
-_LONGEST_REASON = 200
+_MAX_REASON = 200
 _WELL_KNOWN = "google.protobuf."
 _SPECIAL = ("NaN", "Infinity", "-Infinity")
 _NUMBER = re.compile(r"-?[0-9]{1,400}(\.[0-9]{1,400})?([eE][+-]?[0-9]{1,4})?")
-_LARGEST_FLOAT = float.fromhex("0x1.fffffep+127")
+_MAX_FLOAT = float.fromhex("0x1.fffffep+127")
 
 
 def fill(message: Any, value: Any, path: str, pool: Any) -> None:
@@ -71,7 +71,7 @@ def _parse(message: Any, value: Any, path: str, pool: Any) -> None:
     try:
         ParseDict(value, message, descriptor_pool=pool)
     except (ParseError, TypeError, ValueError, AttributeError, KeyError) as error:
-        reason = shown(" ".join(str(error).split()), _LONGEST_REASON)
+        reason = shown(" ".join(str(error).split()), _MAX_REASON)
         raise UnfitError(
             f"{path}: {value_text(value)} is no {message.DESCRIPTOR.full_name}: {reason}"
         ) from None
@@ -173,7 +173,7 @@ def _float(value: Any, path: str, *, is_single: bool) -> float:
         found = float(number)
     except OverflowError:
         found = math.inf
-    is_large = math.isinf(found) if not is_single else abs(found) > _LARGEST_FLOAT
+    is_large = math.isinf(found) if not is_single else abs(found) > _MAX_FLOAT
     if is_large and value not in _SPECIAL:
         raise UnfitError(
             f"{path}: {value_text(value)} is too large for a {'float' if is_single else 'double'}"

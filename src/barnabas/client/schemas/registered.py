@@ -19,7 +19,7 @@ AVRO, JSON, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
 LATEST = "latest"
 #: bounds on a schema's references, so that no registry delays its clients: schemas, depth, characters
 MAX_REFERENCES, DEEPEST, MAX_TEXT = 200, 32, 8 << 20
-_LARGEST_ID = 2**31 - 1
+_MAX_ID = 2**31 - 1
 _IDS = "/schemas/ids/"
 
 
@@ -75,8 +75,8 @@ def path_of(name: str) -> str:
         SchemaNameError: `name` has none of these forms.
     """
     if name.isascii() and name.isdecimal():
-        if len(name) > 10 or int(name) > _LARGEST_ID:
-            raise SchemaNameError(f"schema {shown(name, 40)}: the largest id is {_LARGEST_ID}")
+        if len(name) > 10 or int(name) > _MAX_ID:
+            raise SchemaNameError(f"schema {shown(name, 40)}: the largest id is {_MAX_ID}")
         return f"{_IDS}{int(name)}"
     subject, slash, version = name.rpartition("/")
     if not slash or not (version == LATEST or (version.isascii() and version.isdecimal())):

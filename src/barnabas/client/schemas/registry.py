@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from barnabas.client.servers import Servers
 
 _TYPE = "application/vnd.schemaregistry.v1+json"
-_LONGEST_REASON = 2000
-_LARGEST_ANSWER = 4 << 20
+_MAX_REASON = 2000
+_MAX_ANSWER = 4 << 20
 _FIRST_PAUSE_S = 0.1
 _DENIED = (401, 403)
 #: request timeout, too many requests: the registry may answer the next attempt
@@ -172,7 +172,7 @@ class SchemaRegistry:
         try:
             request = urllib.request.Request(self._url + path, data, headers, method=method)
             with urllib.request.urlopen(request, timeout=timeout, context=self._tls) as answer:
-                return json.loads(answer.read(_LARGEST_ANSWER))
+                return json.loads(answer.read(_MAX_ANSWER))
         except urllib.error.HTTPError as error:
             with error:
                 raise self._refusal(error) from None
@@ -181,11 +181,11 @@ class SchemaRegistry:
 
     def _refusal(self, error: urllib.error.HTTPError) -> RegistryError:
         try:
-            reason = json.loads(error.read(_LARGEST_ANSWER))["message"]
+            reason = json.loads(error.read(_MAX_ANSWER))["message"]
         except (OSError, ValueError, TypeError, KeyError, RecursionError, http.client.HTTPException):
             reason = error.reason
         words = f"the schema registry at {self._url}"
-        reason = shown(reason, _LONGEST_REASON)
+        reason = shown(reason, _MAX_REASON)
         if error.code >= 500 or error.code in _TEMPORARY:
             return RegistryError(f"{words} fails (HTTP {error.code}): {reason}")
         kind = RegistryDenied if error.code in _DENIED else RegistryRefused

@@ -27,7 +27,7 @@ _SILENT_AFTER = 3.0
 _EVERY_S = 5.0
 #: how much one request reads; the next continues where it ended
 _MAX_SECONDS, _AT_ONCE = 2.0, 1 << 20
-_MAX_PIPELINES, _MAX_QUERIES, _LONGEST = 1000, 50, 4000
+_MAX_PIPELINES, _MAX_QUERIES, _MAX_CHARS = 1000, 50, 4000
 _RUNNING = ("running", "stopping")
 
 
@@ -137,7 +137,7 @@ class Pipelines:
 
 
 def _text(value: Any) -> str:
-    return visible(value[: min(_LONGEST, MAX_SHOWN)]) if isinstance(value, str) else ""
+    return visible(value[: min(_MAX_CHARS, MAX_SHOWN)]) if isinstance(value, str) else ""
 
 
 def _number(value: Any) -> float | None:

@@ -23,7 +23,7 @@ from barnabas.registry.rest.origin import HOSTS, own_requests_only
 from barnabas.registry.state import State
 
 #: larger than any record of the topic, even with every character escaped, so that an error can say why
-_LARGEST_BODY = 4 << 20
+_MAX_BODY = 4 << 20
 
 CLUSTER: web.AppKey[str] = web.AppKey("cluster", str)
 
@@ -43,7 +43,7 @@ def build(
         hosts: the accepted values of the header ``Host``; None for any.
     """
     middlewares = [exchange, own_requests_only, authorize]
-    app = web.Application(middlewares=middlewares, client_max_size=_LARGEST_BODY)
+    app = web.Application(middlewares=middlewares, client_max_size=_MAX_BODY)
     if hosts is not None:
         app[HOSTS] = hosts
     if access is not None:

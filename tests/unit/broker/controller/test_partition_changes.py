@@ -12,10 +12,10 @@ from barnabas.broker.controller.partition_changes import (
     Eligibility,
     alter_isr,
     candidates,
+    effective_min_isr,
     elect_longest_log,
     elect_preferred,
     elect_uncleanly,
-    least_in_sync,
     settle,
     with_isr,
 )
@@ -168,7 +168,7 @@ def states(draw: st.DrawFn) -> tuple[PartitionState, int]:
     min_isr = draw(st.integers(1, 3))
     isr = tuple(r for r in replicas if draw(st.booleans()))
     before = PartitionState(replicas, isr, NO_BROKER, 5)
-    if len(isr) < least_in_sync(before, min_isr):
+    if len(isr) < effective_min_isr(before, min_isr):
         rest = [r for r in replicas if r not in isr]
         elr = tuple(r for r in rest if draw(st.booleans()))
         last = tuple(r for r in rest if r not in elr and draw(st.booleans()))
@@ -191,7 +191,7 @@ def assert_sound(after: PartitionState, min_isr: int) -> None:
     groups = [set(after.isr), set(after.elr), set(after.last_known_elr)]
     assert all(group <= replicas for group in groups)
     assert sum(map(len, groups)) == len(set().union(*groups)), "ISR, ELR and last known ELR are disjoint"
-    if len(after.isr) >= least_in_sync(after, min_isr):
+    if len(after.isr) >= effective_min_isr(after, min_isr):
         assert not after.elr
     assert after.leader == NO_BROKER or after.leader in after.isr
 
@@ -215,7 +215,7 @@ def test_settling_is_sound_and_done_at_once(case: tuple[PartitionState, int], el
     # Nobody joins the ISR but who leads; nobody who has everything is forgotten below the minimum.
     assert set(after.isr) <= {*before.isr, after.leader}
     assert eligible.unclean.isdisjoint(after.elr)
-    if len(after.isr) < least_in_sync(after, min_isr):
+    if len(after.isr) < effective_min_isr(after, min_isr):
         known = {*before.isr, *before.elr, *before.last_known_elr}
         assert known == {*after.isr, *after.elr, *after.last_known_elr}
     # Once the restarts are dealt with, the state stands: the controller need not look at it again.

@@ -244,7 +244,7 @@ def test_a_power_cut_at_any_moment_loses_nothing_acknowledged() -> None:
 
 
 def test_a_journal_that_has_grown_is_written_anew_as_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("barnabas.broker.metadata.copies._LEAST_BYTES", 2000)
+    monkeypatch.setattr("barnabas.broker.metadata.copies._MIN_BYTES", 2000)
     disk = FaultyDisk()
 
     async def scenario() -> None:

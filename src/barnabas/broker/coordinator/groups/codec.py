@@ -33,7 +33,7 @@ _KEY_LAYOUT = 0
 _OFFSET = PREFIX.pack(OFFSET_KIND)
 NO_EXPIRY = -1
 #: the keys of groups with longer ids are not kept, so that the cache stays small
-_LONGEST_KEPT = 256
+_MAX_KEPT_LENGTH = 256
 
 
 class OffsetKey(NamedTuple):
@@ -82,7 +82,7 @@ class OffsetRecord(NamedTuple):
 
     def encode(self) -> tuple[bytes, bytes | None]:
         offset_key, committed = self
-        is_short = len(offset_key.group_id) <= _LONGEST_KEPT
+        is_short = len(offset_key.group_id) <= _MAX_KEPT_LENGTH
         key = _kept_key(offset_key) if is_short else _encoded_key(offset_key)
         if committed is None:
             return key, None

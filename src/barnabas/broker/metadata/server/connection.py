@@ -20,7 +20,7 @@ from barnabas.broker.metadata.tree import ROOT, Tree, parent_of
 log = logger_of(__name__)
 
 #: bytes of a request: ZooKeeper's own bound, ``jute.maxbuffer``
-LARGEST_FRAME = 1 << 20
+MAX_FRAME = 1 << 20
 #: the most queued requests of a connection; at this number the server stops reading from it
 _MAX_QUEUED = 64
 #: the most bytes that a client may leave unread; at more, the server disconnects the client
@@ -132,8 +132,8 @@ class ServerConnection(asyncio.Protocol):
         if len(received) < 4:
             return None
         length = int.from_bytes(received[:4], signed=True)
-        if not 0 <= length <= LARGEST_FRAME:
-            raise ProtocolError(f"a request has {length} bytes: at most {LARGEST_FRAME} are allowed")
+        if not 0 <= length <= MAX_FRAME:
+            raise ProtocolError(f"a request has {length} bytes: at most {MAX_FRAME} are allowed")
         if len(received) < 4 + length:
             return None
         frame = bytes(memoryview(received)[4 : 4 + length])

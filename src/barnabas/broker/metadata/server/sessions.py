@@ -20,8 +20,8 @@ log = logger_of(__name__)
 
 _PASSWORD_BYTES = 16
 #: the shortest session timeout, in ticks, and the longest one, in seconds
-_LEAST_TICKS = 2
-_LONGEST = 60.0
+_MIN_TICKS = 2
+_MAX_TIMEOUT = 60.0
 #: the most sessions, with or without a connection, so that no client fills the memory with sessions
 MAX_SESSIONS = 1000
 #: between two attempts to remove a session's nodes, while the disk fails; in seconds
@@ -76,12 +76,12 @@ class SessionTracker:
     def begin(self, timeout: float) -> ServerSession | None:
         """Begin a session with a timeout in seconds. Return None if there are too many sessions.
 
-        The session's timeout is at least two ticks and at most `_LONGEST`, whatever `timeout` is.
+        The session's timeout is at least two ticks and at most `_MAX_TIMEOUT`, whatever `timeout` is.
         """
         if len(self._sessions) >= MAX_SESSIONS:
             log.error("there are %d sessions: no more can begin", MAX_SESSIONS)
             return None
-        timeout = min(max(timeout, _LEAST_TICKS * self._tick), _LONGEST)
+        timeout = min(max(timeout, _MIN_TICKS * self._tick), _MAX_TIMEOUT)
         session = ServerSession(
             self._random.getrandbits(62) + 1, self._random.randbytes(_PASSWORD_BYTES), timeout, self._now
         )

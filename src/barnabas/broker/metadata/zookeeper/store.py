@@ -60,7 +60,7 @@ log = logger_of(__name__)
 #: nodes in one multiRead: larger ones are no faster, and delay later requests
 _READ_AT_ONCE = 200
 #: a server closes the connection on a request above its ``jute.maxbuffer``, 1 MiB if nothing is set
-_LARGEST_TRANSACTION = 1_000_000
+_MAX_TRANSACTION_BYTES = 1_000_000
 #: kazoo wakes its thread with a byte in a socket for each request, and gives up when the socket is full
 _MAX_IN_FLIGHT = 200
 #: the permissions of an ordinary node, and of a node with secrets
@@ -252,10 +252,10 @@ class ZooKeeperStore(SingleOperations):
         for operation in operations:
             check_path(operation.path)
         request = Multi(operations, self._chroot, self._acl)
-        if len(request.data) > _LARGEST_TRANSACTION:
+        if len(request.data) > _MAX_TRANSACTION_BYTES:
             raise TransactionTooLargeError(
                 f"a transaction of {len(operations)} operations has {len(request.data)} bytes, and ZooKeeper "
-                f"takes {_LARGEST_TRANSACTION} in one: divide it"
+                f"takes {_MAX_TRANSACTION_BYTES} in one: divide it"
             )
         try:
             versions: list[int] = await self._call(request)

@@ -52,7 +52,7 @@ _MAX_VAIN = 2
 #: seconds to wait for all fsyncs, before partitions with complete fsyncs continue
 _FSYNC_PATIENCE = 1.0
 #: seconds after which a throttled partition is tried again: the throttle may have been lifted
-_LONGEST_HOLD_UP = 1.0
+_MAX_HOLD_UP = 1.0
 
 #: errors to expect after a change of leaders or for a new topic, until all brokers know of it
 _TRANSIENT = frozenset(
@@ -660,14 +660,14 @@ class ReplicaFetcher:
     def _hold_up(self, followed: Followed) -> None:
         """If the throttle allows no more bytes of a partition, leave it out of requests for some time.
 
-        This time is at most `_LONGEST_HOLD_UP` seconds. The throttle does not apply to a replica in the ISR.
+        This time is at most `_MAX_HOLD_UP` seconds. The throttle does not apply to a replica in the ISR.
         """
         partition, throttle = followed.partition, self._dependencies.throttle
         if not throttle.is_idle and not throttle.allows(
             partition.topic_partition, in_sync=self._dependencies.view.node_id in partition.state.isr
         ):
             self._set_aside(followed)
-            pause = min(throttle.delay(), _LONGEST_HOLD_UP)
+            pause = min(throttle.delay(), _MAX_HOLD_UP)
             self._timers[followed] = self._loop.call_later(pause, self._go_on, followed)
 
     def _go_on(self, followed: Followed) -> None:

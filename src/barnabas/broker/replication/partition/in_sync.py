@@ -164,7 +164,7 @@ class InSyncReplicas:
             if broker in self._state.isr and max(follower.log_start, 0) <= offset <= follower.end
         ]
 
-    def least_log_start(self, own_start: Offset) -> Offset:
+    def min_log_start(self, own_start: Offset) -> Offset:
         """Return the lowest log start of all replicas with live brokers, and of this one (KIP-107).
 
         `own_start` is the log start of this broker's replica.

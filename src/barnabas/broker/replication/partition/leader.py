@@ -206,7 +206,7 @@ class Leader:
         replicas have reported their log starts.
         """
         start = self._log.log_start_offset
-        return start if self._in_sync is None else self._in_sync.least_log_start(start)
+        return start if self._in_sync is None else self._in_sync.min_log_start(start)
 
     def _check_low_watermark(self) -> None:
         low = self.low_watermark

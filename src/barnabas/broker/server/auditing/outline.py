@@ -24,7 +24,7 @@ MAX_NAMED = 20
 _MAX_TOLD = 200
 #: largest number of structs of a response that are searched for errors
 _MAX_SEARCHED = 2_000
-_LONGEST_NAME = 300
+_MAX_NAME_LENGTH = 300
 
 _NAMES = frozenset(
     {
@@ -130,7 +130,7 @@ def _outline_of_array(name: str, values: list[Any], codes: _Codes, left: list[in
         if isinstance(value, Struct):
             outlined.append(_outline(value, codes, left))
         elif name in _LISTS_OF_NAMES:
-            outlined.append(shown(value, _LONGEST_NAME))
+            outlined.append(shown(value, _MAX_NAME_LENGTH))
         elif isinstance(value, int):
             outlined.append(value)
     if len(values) > len(outlined):
@@ -156,7 +156,7 @@ def _scalar(name: str, value: object, codes: _Codes) -> Json:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, str):
-        return shown(value, _LONGEST_NAME) if name in _NAMES and value else None
+        return shown(value, _MAX_NAME_LENGTH) if name in _NAMES and value else None
     if name == "topic_id" and value != ZERO_TOPIC_ID and isinstance(value, bytes):
         return topic_id_to_str(value)
     return None

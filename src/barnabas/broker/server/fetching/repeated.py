@@ -30,7 +30,7 @@ Keep: TypeAlias = Callable[[RequestContext, FetchRequest], Fetch]
 Answering: TypeAlias = Callable[[RequestContext, FetchRequest, Fetch], MaybeAwaitable[FetchResponse]]
 
 #: smallest request to keep: smaller ones have few partitions, so keeping saves nothing
-_LEAST_BYTES = 512
+_MIN_BYTES = 512
 _MAX_BYTES = 64 * 1024
 #: about a millisecond to decode
 _MAX_ELEMENTS = 1200
@@ -114,7 +114,7 @@ class RepeatedFetches:
         self._answer = answer
 
     def __call__(self, frame: Readable, client: Client, access: Access, began: float, /) -> Outcome:
-        if not _LEAST_BYTES <= len(frame) <= _MAX_BYTES or not access.is_unrestricted:
+        if not _MIN_BYTES <= len(frame) <= _MAX_BYTES or not access.is_unrestricted:
             return None
         cached = client.caches.get(self._key)
         if isinstance(cached, _Kept):

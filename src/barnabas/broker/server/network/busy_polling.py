@@ -15,9 +15,9 @@ CREDIT = 64
 #: The highest credit; a trial that reaches it has succeeded.
 MAX_CREDIT = 128
 #: How many requests are served without polling once the credit is used up, ...
-SHORTEST_PAUSE = 64
+MIN_PAUSE = 64
 #: ... twice as many each time, up to this.
-LONGEST_PAUSE = 8192
+MAX_PAUSE = 8192
 
 
 class BusyPolling:
@@ -40,7 +40,7 @@ class BusyPolling:
         self._call_soon = call_soon
         self._iterations_left = 0
         self._credit = CREDIT
-        self._pause = SHORTEST_PAUSE
+        self._pause = MIN_PAUSE
         self._requests_to_skip = 0
 
     def served(self) -> None:
@@ -53,7 +53,7 @@ class BusyPolling:
         elif self._credit < MAX_CREDIT:
             self._credit += 1
         else:
-            self._pause = SHORTEST_PAUSE
+            self._pause = MIN_PAUSE
         self._iterations_left = ITERATIONS
 
     def _iterate(self) -> None:
@@ -65,4 +65,4 @@ class BusyPolling:
         else:
             self._credit = CREDIT
             self._requests_to_skip = self._pause
-            self._pause = min(2 * self._pause, LONGEST_PAUSE)
+            self._pause = min(2 * self._pause, MAX_PAUSE)

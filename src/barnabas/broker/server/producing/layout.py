@@ -27,7 +27,7 @@ _TOPIC_IDS_SINCE = 13
 _ID_BYTES = 16
 _ACKS = (1, -1)
 #: largest opening that is remembered for a connection, in bytes
-_LONGEST_OPENING = 1024
+_MAX_OPENING = 1024
 
 _VERSION = struct.Struct(">2xh4xh")
 _SETTINGS = struct.Struct(">hi")
@@ -260,7 +260,7 @@ def opening_of(frame: Readable) -> Opening | None:
 
     Return None if the request does not have exactly one topic, is transactional, or has acks 0. Also return
     None if its header has tagged fields, if its version has no `Layout`, or if the opening is longer than
-    `_LONGEST_OPENING` bytes.
+    `_MAX_OPENING` bytes.
 
     Raises:
         struct.error, IndexError: the frame is too short.
@@ -275,6 +275,6 @@ def opening_of(frame: Readable) -> Opening | None:
     settings = acks, _ = _SETTINGS.unpack_from(frame, position)
     topic_at = position + _SETTINGS.size
     found = layout.topic_at(frame, topic_at)
-    if found is None or acks not in _ACKS or found[1] > _LONGEST_OPENING:
+    if found is None or acks not in _ACKS or found[1] > _MAX_OPENING:
         return None
     return Opening(frame, layout, settings, found[0], topic_at, found[1])

@@ -21,7 +21,7 @@ from barnabas.kafka.security.principal import Principal
 #: the error where there is no authorizer
 DISABLED = KafkaError(ErrorCode.SECURITY_DISABLED, "no authorizer.class.name is set on this broker")
 #: the longest name of a resource, a principal or a host in a rule, in bytes
-_LONGEST = 1000
+_MAX_NAME_BYTES = 1000
 
 
 class FilterFields(Protocol):
@@ -94,8 +94,8 @@ def rule_of(fields: RuleFields) -> AclBinding:
         raise _refuse(str(error)) from error
     if not fields.host:
         raise _refuse("a rule names a host; * stands for all")
-    if any(len(text.encode()) > _LONGEST for text in (name, fields.principal, fields.host)):
-        raise _refuse(f"names in rules have at most {_LONGEST} bytes")
+    if any(len(text.encode()) > _MAX_NAME_BYTES for text in (name, fields.principal, fields.host)):
+        raise _refuse(f"names in rules have at most {_MAX_NAME_BYTES} bytes")
     entry = AclEntry(fields.principal, permission, operation, fields.host)
     return AclBinding(ResourcePattern(kind, name, pattern), entry)
 

@@ -38,7 +38,7 @@ _PURPOSE = "share state"
 #: time limit of the retries of an operation, in seconds
 RETRY_TIMEOUT = 30.0
 #: the longest pause between two attempts, in milliseconds: a failover takes about a second
-_LONGEST_PAUSE_MS = 1000
+_MAX_PAUSE_MS = 1000
 #: in seconds, how long a coordinator may take longer to answer than it waits for its followers
 _GRACE = 5.0
 #: number of partitions and batches from which a request is sent at once
@@ -250,7 +250,7 @@ class CoordinatorPersister:
                 return parse(await self._ask(coordinator, api, key, data))
             except KafkaError as error:
                 failures += 1
-                pause = min(backoff_ms(failures), _LONGEST_PAUSE_MS) / 1000
+                pause = min(backoff_ms(failures), _MAX_PAUSE_MS) / 1000
                 if not self._may_succeed(error, key) or loop.time() + pause >= deadline:
                     raise
             await asyncio.sleep(pause)

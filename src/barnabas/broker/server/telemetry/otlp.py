@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeAlias
 #: largest numbers of values and of protobuf fields that are read from one push
 MAX_POINTS, MAX_FIELDS = 2000, 100_000
 #: largest number of attributes of a value, and of characters of a name or text
-_MAX_ATTRIBUTES, _LONGEST = 8, 200
+_MAX_ATTRIBUTES, _MAX_CHARS = 8, 200
 
 _DOUBLE, _LONG = struct.Struct("<d"), struct.Struct("<q")
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
@@ -136,9 +136,9 @@ class _Reader:
     def text(self, at: int, end: int) -> str:
         """Return the text in the bytes from `at` up to, but without, `end`.
 
-        The text is cut to `_LONGEST` characters. Each unprintable character becomes ``?``.
+        The text is cut to `_MAX_CHARS` characters. Each unprintable character becomes ``?``.
         """
-        text = self._data[at : min(end, at + 4 * _LONGEST)].decode("utf-8", "replace")[:_LONGEST]
+        text = self._data[at : min(end, at + 4 * _MAX_CHARS)].decode("utf-8", "replace")[:_MAX_CHARS]
         return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
 
     def double(self, at: int) -> float:

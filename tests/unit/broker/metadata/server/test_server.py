@@ -250,7 +250,7 @@ def test_server_that_stood_still_ends_no_session_of_a_client_that_did_not(
 @pytest.mark.parametrize(
     "sent",
     [
-        (connections.LARGEST_FRAME + 1).to_bytes(4),
+        (connections.MAX_FRAME + 1).to_bytes(4),
         b"\xff\xff\xff\xff",
         b"\x00\x00\x00\x02\x00\x00",
         b"GET / HTTP/1.1\r\n\r\n",

@@ -11,9 +11,9 @@ import pytest
 from barnabas.broker.server.network.busy_polling import (
     CREDIT,
     ITERATIONS,
-    LONGEST_PAUSE,
     MAX_CREDIT,
-    SHORTEST_PAUSE,
+    MAX_PAUSE,
+    MIN_PAUSE,
     BusyPolling,
 )
 
@@ -57,22 +57,22 @@ def test_it_sleeps_when_a_poll_is_over(loop: Loop) -> None:
 
 
 def test_it_pauses_longer_and_longer_while_requests_come_late(loop: Loop) -> None:
-    pause = SHORTEST_PAUSE
-    while pause < LONGEST_PAUSE:
+    pause = MIN_PAUSE
+    while pause < MAX_PAUSE:
         assert loop.requests([LATE] * A_TRIAL) == [False] * A_TRIAL
         assert not any(loop.requests([SOON] * pause))
         pause *= 2
     for _ in range(2):  # no longer than that
         loop.requests([LATE] * A_TRIAL)
-        assert not any(loop.requests([SOON] * LONGEST_PAUSE))
+        assert not any(loop.requests([SOON] * MAX_PAUSE))
     assert all(loop.requests([SOON] * 10))
 
 
 def test_a_trial_that_pays_makes_up_for_those_that_did_not(loop: Loop) -> None:
-    for pause in (SHORTEST_PAUSE, 2 * SHORTEST_PAUSE, 4 * SHORTEST_PAUSE):
+    for pause in (MIN_PAUSE, 2 * MIN_PAUSE, 4 * MIN_PAUSE):
         loop.requests([LATE] * A_TRIAL + [LATE] * pause)
     loop.requests([SOON] * 2 * MAX_CREDIT)
-    loop.requests([LATE] * (MAX_CREDIT // 2 + 1) + [LATE] * SHORTEST_PAUSE)
+    loop.requests([LATE] * (MAX_CREDIT // 2 + 1) + [LATE] * MIN_PAUSE)
     assert all(loop.requests([SOON] * 10))
 
 

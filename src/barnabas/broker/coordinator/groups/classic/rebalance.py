@@ -18,7 +18,7 @@ from functools import partial
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.text import logger_of
-from barnabas.broker.coordinator.backoff import LONGEST_MS, backoff_ms
+from barnabas.broker.coordinator.backoff import MAX_MS, backoff_ms
 from barnabas.broker.coordinator.contract import Result
 from barnabas.broker.coordinator.groups.classic.group import ClassicGroup
 from barnabas.broker.coordinator.groups.classic.member import ClassicMember
@@ -33,7 +33,7 @@ from barnabas.kafka.protocol.messages.sync_group import SyncGroupRequest, SyncGr
 logger = logger_of(__name__, is_limited=True)
 
 #: the shortest time until missing members are checked again, whatever timeout they requested
-_LEAST_WAIT_MS = 500
+_MIN_WAIT_MS = 500
 
 
 _TOO_LARGE = "the assignment is larger than max.message.bytes of __consumer_offsets allows"
@@ -111,7 +111,7 @@ class Rebalance:
             return []
         if group.all_joined and not group.is_held:
             return self._complete_join(group)
-        self._schedule_join(group, max(group.rebalance_timeout_ms, _LEAST_WAIT_MS))
+        self._schedule_join(group, max(group.rebalance_timeout_ms, _MIN_WAIT_MS))
         return []
 
     def _prepare_held(self, group: ClassicGroup, error: KafkaError) -> None:
@@ -128,7 +128,7 @@ class Rebalance:
                 group.group_id,
                 group.generation,
                 pause_ms / 1000,
-                LONGEST_MS / 1000,
+                MAX_MS / 1000,
                 error,
             )
         group.is_held = True
@@ -168,7 +168,7 @@ class Rebalance:
         """
         self._timers.cancel(_join_key(group))
         if group.is_held:  # a rebalance timeout may be shorter than that
-            self._schedule_join(group, LONGEST_MS)
+            self._schedule_join(group, MAX_MS)
             return []
         for member in group.members:
             if member.join is not None or member.instance_id is not None:
@@ -181,11 +181,11 @@ class Rebalance:
             logger.log(_level(group), "group %s is empty", group.group_id)
             # If the record cannot be stored, the timer repeats this step.
             group.store_failures += 1
-            self._schedule_join(group, LONGEST_MS)
+            self._schedule_join(group, MAX_MS)
             return [GroupRecord(group.group_id, group.empty_record(self._view.clock.now_ms()))]
         if not group.elect_joined_leader():
             # There are only static members, and none has joined: wait for their session timeouts.
-            self._schedule_join(group, max(group.rebalance_timeout_ms, _LEAST_WAIT_MS))
+            self._schedule_join(group, max(group.rebalance_timeout_ms, _MIN_WAIT_MS))
             return []
         group.next_generation(self._view.clock.now_ms())
         logger.log(

@@ -25,7 +25,7 @@ from barnabas.broker.view import BrokerView
 
 logger = logger_of(__name__)
 
-_LEAST_INTERVAL_MS = 10_000
+_MIN_INTERVAL_MS = 10_000
 
 
 #: the names that are checked before the event loop serves others
@@ -154,7 +154,7 @@ class RegexSubscriptions:
 
         A search is necessary if, since the last one, a topic was created, an expression was added or removed,
         or ``group.consumer.regex.refresh.interval.ms`` has passed. Do nothing while a search runs for the
-        group, shortly after the last one (`_LEAST_INTERVAL_MS`), and during the pause after a failure.
+        group, shortly after the last one (`_MIN_INTERVAL_MS`), and during the pause after a failure.
 
         `may_see` is called with a topic's name. It returns whether the client of the present request may
         describe the topic. The search leaves out topics that the client may not describe.
@@ -215,7 +215,7 @@ class RegexSubscriptions:
         if last_ms is None:
             return True
         age_ms = self._view.clock.now_ms() - last_ms
-        if age_ms <= _LEAST_INTERVAL_MS:
+        if age_ms <= _MIN_INTERVAL_MS:
             return False
         if (
             wanted != group.regexes.keys()

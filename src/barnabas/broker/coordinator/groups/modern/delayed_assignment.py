@@ -28,7 +28,7 @@ logger = logger_of(__name__)
 #: the time without a change before a computation, in seconds
 DELAY = 0.1
 #: the longest time between the first change and the computation, in seconds
-_LONGEST_DELAY = 2.0
+_MAX_DELAY = 2.0
 #: the most members, and partitions in their targets, that are stored in one operation: 1.5 to 3 ms
 _MEMBERS = 200
 _PARTITIONS = 2000
@@ -98,12 +98,12 @@ class DelayedAssignments(Generic[G, D]):
             await self._stored(group_id, partial(_put_epoch, epoch))
 
     async def _settled(self, group_id: str) -> G | None:
-        """Wait until the group's epoch has not changed for `DELAY` seconds. Wait at most `_LONGEST_DELAY` s.
+        """Wait until the group's epoch has not changed for `DELAY` seconds. Wait at most `_MAX_DELAY` s.
 
         Return the group; None if the group does not exist.
         """
         epoch = None
-        for _ in range(round(_LONGEST_DELAY / DELAY)):
+        for _ in range(round(_MAX_DELAY / DELAY)):
             await asyncio.sleep(DELAY)
             group = self._find(group_id)
             if group is None or group.epoch == epoch:
