@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests import children, effort, forgetful, slow, spark_quick
+from tests import children, effort, forgetful, forked_barnabas, slow, spark_quick
 from tests.certificates import Certificates, make
 
 from barnabas.base.text import limited
@@ -20,6 +20,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Prepare pytest, also in each worker, before it starts a process or imports a test."""
     children.tend()
     spark_quick.quicken()
+    forked_barnabas.fork_from_now_on()
     effort.choose(is_sample=_leaves_out_slow(config))
 
 

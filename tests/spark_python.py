@@ -1,9 +1,10 @@
-"""Forks the Python processes of Spark from a process that has imported their modules.
+"""Forks Python processes, which others than the tests start, from a process that has imported their modules.
 
 Spark's JVM starts a Python process for each streaming source and for each kind of planner. Nearly all of the
 half second of CPU time that such a process takes is for the same imports. Here the JVM starts a small program
 in place of Python. The program passes its arguments, environment, folder and streams to the server below. The
-server forks, and the new process does what `python -m` would do. The program lives as long as that process.
+server forks, and the new process does what Python would do. The program lives as long as that process. The
+commands of the pages' blocks (`tests/docs/commands.py`) are forked in the same way.
 
 The daemon of the workers that run tasks is a process of its own, as for users: tests find and kill its
 workers. If no server runs, or the server does not know the module, the program becomes Python.
@@ -30,14 +31,15 @@ import sys
 import tempfile
 import threading
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 _PLANNERS = "pyspark.daemon"
 _SOURCES = "pyspark.sql.streaming.python_streaming_source_runner"
 
-#: What the processes import: Spark's modules of data sources, ours, and pandas, which PyArrow imports.
-_MODULES = (
+#: What Spark's processes import: Spark's modules of data sources, ours, and pandas, which PyArrow imports.
+_IMPORTED = (
     _PLANNERS,
     _SOURCES,
     *(
@@ -57,14 +59,15 @@ _MODULES = (
 )
 
 #: The program. It must start fast, so it imports only what Python has loaded or built in, and `_socket`.
-_CLIENT = f"""\
+_CLIENT = """\
 import _socket, marshal, os, sys
 server, python, *words = sys.argv[1:]
 environment = dict(os.environ)
 zipped = ("/python/lib/pyspark.zip", "-src.zip", ".jar")
 paths = environment.get("PYTHONPATH", "").split(":")
 environment["PYTHONPATH"] = ":".join(each for each in paths if each and not each.endswith(zipped))
-known = words[:2] in (["-m", {_PLANNERS!r}], ["-m", {_SOURCES!r}]) and words[2:] != ["pyspark.worker"]
+program, *arguments = words[words[:1] == ["-m"]:] or [""]
+known = program in PROGRAMS and arguments != ["pyspark.worker"]
 connection = _socket.socket(_socket.AF_UNIX)
 try:
     if not known or environment.get("PYTHONHASHSEED", "0") != "0":
@@ -72,7 +75,7 @@ try:
     connection.connect(server)
 except OSError:
     os.execve(python, [python, *words], environment)
-call = marshal.dumps((words[1], words[2:], environment, os.getcwd()))
+call = marshal.dumps((program, arguments, environment, os.getcwd()))
 streams = b"".join(number.to_bytes(4, sys.byteorder) for number in (0, 1, 2))
 connection.sendmsg([len(call).to_bytes(4, "big")], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, streams)])
 while call:
@@ -85,9 +88,9 @@ os._exit(code)
 
 
 class Call(NamedTuple):
-    """A process to fork: its module, arguments, environment, working folder and standard streams."""
+    """A process to fork: its module or file, arguments, environment, working folder and standard streams."""
 
-    module: str
+    program: str
     arguments: list[str]
     environment: dict[str, str]
     folder: str
@@ -95,17 +98,24 @@ class Call(NamedTuple):
 
 
 @functools.cache
-def forking_python() -> str:
-    """Start the server of this process. Return the path of the program to start in place of Python."""
+def forking_python(
+    programs: Sequence[str] = (_PLANNERS, _SOURCES), imported: Sequence[str] = _IMPORTED
+) -> str:
+    """Start a server of this process. Return the path of the program to start in place of Python.
+
+    Args:
+        programs: the modules after `-m`, and the paths of files, whose processes the server forks.
+        imported: the modules that the server imports.
+    """
     folder = Path(tempfile.mkdtemp(prefix="barnabas-python-"))
     client, program, server = folder / "client.py", folder / "python", folder / "socket"
-    client.write_text(_CLIENT)
+    client.write_text(f"PROGRAMS = {set(programs)!r}\n{_CLIENT}")
     words = shlex.join([sys.executable, "-I", "-S", str(client), str(server), sys.executable])
     program.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
     program.chmod(0o755)
     room = "." * 200  # for the command line of a forked process
     process = subprocess.Popen(
-        [sys.executable, "-I", __file__, str(server), room],
+        [sys.executable, "-I", __file__, str(server), ",".join(imported), room],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         env=os.environ | {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"},
@@ -119,8 +129,8 @@ def _end(process: subprocess.Popen[bytes], folder: Path) -> None:
     shutil.rmtree(folder)
 
 
-def main(path: str) -> None:
-    for name in _MODULES:
+def main(path: str, imported: str) -> None:
+    for name in imported.split(","):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     gc.freeze()
@@ -190,20 +200,27 @@ def _receive(connection: socket.socket) -> Call:
 
 
 def become(call: Call) -> int:
-    """Do what ``python -m`` does, and return the exit code."""
+    """Do what Python does, and return the exit code."""
     for number, stream in enumerate(call.streams):
         os.dup2(stream, number)
         os.close(stream)
     os.environ.clear()
     os.environ.update(call.environment)
     os.chdir(call.folder)
-    sys.path[:0] = [call.folder, *filter(None, call.environment.get("PYTHONPATH", "").split(":"))]
-    sys.argv = [call.module, *call.arguments]
-    _show(" ".join(["python", "-m", *sys.argv]))
-    sys.modules.pop(call.module)  # runpy warns about a module that is imported already
+    is_file = Path(call.program).is_absolute()
+    sys.path[:0] = [
+        str(Path(call.program).parent) if is_file else call.folder,
+        *filter(None, call.environment.get("PYTHONPATH", "").split(":")),
+    ]
+    sys.argv = [call.program, *call.arguments]
+    show(" ".join(["python", *(() if is_file else ("-m",)), *sys.argv]))
+    sys.modules.pop(call.program, None)  # runpy warns about a module that is imported already
     code: Any = 0
     try:
-        runpy.run_module(call.module, run_name="__main__", alter_sys=True)
+        if is_file:
+            runpy.run_path(call.program, run_name="__main__")
+        else:
+            runpy.run_module(call.program, run_name="__main__", alter_sys=True)
     except SystemExit as ended:
         code = ended.code or 0
     except BaseException:
@@ -217,12 +234,17 @@ def become(call: Call) -> int:
     return code if isinstance(code, int) else 1
 
 
-def _show(words: str) -> None:
-    """Write the command line over the server's, where the kernel shows it and tests look for it."""
+def show(words: str, environment: str = "") -> None:
+    """Write the command line over the server's, where the kernel shows it and tests look for it.
+
+    Write the environment in the same way, if there is one. Only for a process whose `os.environ` was cleared.
+    """
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
-    start, end = int(fields[45]), int(fields[46])
-    ctypes.memmove(start, words.encode().ljust(end - start, b"\0")[: end - start], end - start)
+    for text, field in ((words, 45), (environment, 47)):
+        start, end = map(int, fields[field : field + 2])
+        if text:
+            ctypes.memmove(start, text.encode().ljust(end - start, b"\0")[: end - start], end - start)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:3])

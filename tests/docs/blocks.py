@@ -39,6 +39,17 @@ _FENCE = re.compile(
 )
 _TEST = re.compile(r"^def test_", re.MULTILINE)
 _HERE = Path(__file__).parent
+_COMMANDS = str(_HERE / "commands.py")
+#: what the commands import
+_IMPORTED = (
+    *(
+        f"barnabas.cli.{name}"
+        for name in ("app", "start.command", "cluster.commands", "log.commands", "acls")
+    ),
+    *(f"barnabas.cli.{name}" for name in ("topics", "groups", "produce", "consume", "registry", "brokers")),
+    *(f"barnabas.client.{name}" for name in ("admin", "producer", "consumer")),
+    "barnabas.broker.server.run",
+)
 
 LANGUAGES = {"sh", "python", "sql", "toml", "ini", "json", "yaml", "text"}
 
@@ -85,11 +96,10 @@ class Reader:
         }
         self._commands = folder / ".commands"
         self._commands.mkdir()
+        python = forking_python((_COMMANDS,), _IMPORTED)
         for name in ("barnabas", "pip", "make", "python3", "python"):
             script = self._commands / name
-            script.write_text(
-                f'#!/bin/sh\nexec "{sys.executable}" -W ignore "{_HERE / "commands.py"}" {name} "$@"\n'
-            )
+            script.write_text(f'#!/bin/sh\nexec "{python}" "{_COMMANDS}" {name} "$@"\n')
             script.chmod(0o755)
         broker, registry, *_ = self._addresses.values()
         self._environment = {

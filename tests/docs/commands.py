@@ -13,14 +13,13 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 STATE = Path(os.environ["DOCS_STATE"])
-SERVER = [sys.executable, "-W", "ignore", "-c", "from barnabas.cli import main; main()"]
 
 
 def barnabas(words: list[str]) -> None:
@@ -49,10 +48,7 @@ def barnabas(words: list[str]) -> None:
             words += ["--once"]
         case _:
             pass
-    from barnabas.cli import main
-
-    sys.argv = ["barnabas", *words]
-    main()
+    call(words)
 
 
 def serve(name: str, words: list[str]) -> None:
@@ -63,29 +59,38 @@ def serve(name: str, words: list[str]) -> None:
         stop("registry")
     log, pid = STATE / f"{name}.log", STATE / f"{name}.pid"
     log.write_text("")  # of the server that ran before, too
-    keeper = subprocess.Popen(
-        [sys.executable, __file__, "keep", name, *words],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    while not re.search(r"^ready ", log.read_text(), re.MULTILINE):
-        if keeper.poll() is not None:
+    keeper = os.fork()  # the command has no threads
+    if not keeper:
+        os.setsid()
+        keep(name, words)
+        sys.exit()
+    while not (re.search(r"^ready ", log.read_text(), re.MULTILINE) and pid.exists()):
+        if os.waitpid(keeper, os.WNOHANG) != (0, 0):
             sys.exit(log.read_text())
         time.sleep(0.02)
-    assert pid.exists()
 
 
-def keep(words: list[str]) -> None:
+def keep(name: str, words: list[str]) -> None:
     """Run a server. The file with its process id exists while it runs."""
-    name, *command = words
     pid = STATE / f"{name}.pid"
-    with (STATE / f"{name}.log").open("w") as output:
-        server = subprocess.Popen([*SERVER, *command], stdout=output, stderr=output)
-    pid.write_text(str(server.pid))
-    server.wait()
+    with (STATE / f"{name}.log").open("w") as output, Path(os.devnull).open() as nothing:
+        for number, file in enumerate((nothing, output, output)):
+            os.dup2(file.fileno(), number)
+    server = os.fork()
+    if not server:
+        call(words)
+        sys.exit()
+    pid.write_text(str(server))
+    os.waitpid(server, 0)
     pid.unlink()
+
+
+def call(words: list[str]) -> None:
+    """Run the command `barnabas` in this process."""
+    from barnabas.cli import main
+
+    sys.argv = ["barnabas", *words]
+    main()
 
 
 def stop(name: str) -> None:
@@ -149,8 +154,8 @@ COMMANDS = {
     "make": make,
     "python": python,
     "python3": python,
-    "keep": keep,
 }
 
 if __name__ == "__main__":
+    warnings.simplefilter("ignore")
     COMMANDS[sys.argv[1]](sys.argv[2:])

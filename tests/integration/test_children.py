@@ -18,7 +18,13 @@ ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a run's children end with it on Linux alone")
 
-TENDED = "from tests import children\n\ndef pytest_configure():\n    children.tend()\n"
+TENDED = """
+from tests import children, forked_barnabas
+
+def pytest_configure():
+    children.tend()
+    forked_barnabas.fork_from_now_on()
+"""
 SIGNALS = """
 import signal, subprocess, sys
 
@@ -30,7 +36,8 @@ def test_the_run_goes_on_ignoring_them():
     signal.raise_signal(signal.SIGINT)
     signal.raise_signal(signal.SIGHUP)
 """
-#: a broker process, a group of two processes of which only the second lives, and one that stands still
+#: a broker process, what it was forked from, a group of two processes of which only the second lives, and one
+#: that stands still
 LASTING = """
 import json, os, signal, subprocess, sys, time
 from pathlib import Path
@@ -39,6 +46,8 @@ from barnabas.testing import BarnabasBroker
 def test_that_does_not_end(request, tmp_path):
     with BarnabasBroker(mode="process") as broker:
         pids = [os.getpid(), broker._runner._process.pid]
+        if forked_barnabas := sys.modules.get("tests.forked_barnabas"):
+            pids.append(forked_barnabas.server().pid)
         command = ["sh", "-c", "sleep 1000 & echo $!"]
         parent = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
         pids.append(int(parent.stdout.readline()))
