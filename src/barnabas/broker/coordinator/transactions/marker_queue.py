@@ -80,7 +80,8 @@ class MarkerQueue:
         self._markers: dict[str, Marker] = {}
         #: by transactional id: consecutive failures to write its markers or its completion
         self._failures: dict[str, int] = {}
-        self._under_way: dict[asyncio.Future[Outcomes], None] = {}
+        #: writes that the event loop alone would let go, also those whose outcomes no longer count
+        self._under_way: set[asyncio.Future[Outcomes]] = set()
 
     def add(self, transactional_id: str, transaction: Transaction) -> None:
         """Add a prepared transaction. This writes nothing: call `write` to write its markers."""
@@ -99,15 +100,14 @@ class MarkerQueue:
         return self._left.get(transactional_id, ())
 
     def cancel(self) -> None:
-        """Remove all transactions from the queue and cancel their writes.
+        """Remove all transactions from the queue: the next coordinator writes the markers.
 
-        The next coordinator writes the markers.
+        Writes under way go on, and their outcomes are ignored. A cancelled task that has not begun would
+        drop the coroutines and futures that it is to await: asyncio reports each.
         """
         self._left.clear()
         self._markers.clear()
         self._failures.clear()
-        for future in list(self._under_way):
-            future.cancel()
 
     def completed(self, transactional_id: str) -> None:
         """Reset the number of failures of a transaction, because its completion record is stored."""
@@ -147,13 +147,16 @@ class MarkerQueue:
             self._written(transactional_id, answer)
             return
         future = asyncio.ensure_future(answer)
-        self._under_way[future] = None
+        self._under_way.add(future)
 
         def arrived(future: asyncio.Future[Outcomes]) -> None:
-            self._under_way.pop(future, None)
+            self._under_way.discard(future)
             if future.cancelled():
                 return
-            if (error := future.exception()) is not None and transactional_id not in self._failures:
+            error = future.exception()
+            if self._markers.get(transactional_id) is not marker:
+                return
+            if error is not None and transactional_id not in self._failures:
                 logger.error("markers of %r could not be written", transactional_id, exc_info=error)
             self._written(transactional_id, {} if error is not None else future.result())
 

@@ -488,3 +488,34 @@ def test_whoever_waits_for_markers_goes_to_the_next_coordinator(transact):
         assert await adding == ErrorCode.NOT_COORDINATOR
 
     transact(scenario)
+
+
+@pytest.mark.parametrize("turns", range(4))
+def test_markers_that_are_on_their_way_when_another_broker_takes_over_are_awaited_to_the_end(transact, turns):
+    """A cancelled task that has not begun drops its coroutines and futures, and asyncio reports each."""
+    awaited = []
+
+    async def part(outcomes):
+        awaited.append(outcomes)
+        return outcomes
+
+    async def whole(rest):
+        (outcomes,) = await asyncio.gather(resolve(rest))
+        return outcomes
+
+    async def scenario(transactions):
+        producer = await begun(transactions)
+        write = transactions.markers.write
+        transactions.markers.write = lambda marker, partitions: whole(part(write(marker, partitions)))
+        transactions.coordinator.end("x", producer, commit=True, version=0)
+        while not transactions.markers.written:
+            await asyncio.sleep(0)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        transactions.coordinator.resign(0)
+        await asyncio.sleep(1)
+        assert awaited == [{A: ErrorCode.NONE, B: ErrorCode.NONE}]
+        if turns < 2:
+            assert "CompleteCommit" not in transactions.stored(), "another broker completes it"
+
+    transact(scenario)
