@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.base.system import limits
+from barnabas.registry import limits as limits_of_jobs
 from barnabas.registry import workers
 from barnabas.registry.errors import RegistryError
 from barnabas.registry.worker import Source
@@ -21,7 +22,7 @@ INT = Source("AVRO", '"int"')
 JOBS = """
 import os, time
 from barnabas.registry import limits, worker
-limits.CPU_S = 0.5
+limits.CPU_S = CPU_S
 kept = []
 
 def spin():
@@ -49,9 +50,16 @@ worker.JOBS.update(jobs, fail=lambda: 1 / 0)
 
 
 @pytest.fixture
-def pool(monkeypatch):
+def cpu_s():
+    """CPU seconds of a job: far more than those take that are to end well, on any machine."""
+    return limits_of_jobs.CPU_S
+
+
+@pytest.fixture
+def pool(monkeypatch, cpu_s):
+    jobs = f"CPU_S = {cpu_s}\n{JOBS}"
     monkeypatch.setattr(
-        workers, "_RUN", workers._RUN.replace("import serve;", f"import serve; exec({JOBS!r});")
+        workers, "_RUN", workers._RUN.replace("import serve;", f"import serve; exec({jobs!r});")
     )
     pool = Workers(1)
     yield pool
@@ -72,6 +80,7 @@ def test_a_worker_is_used_again(pool):
 
 
 @limited
+@pytest.mark.parametrize("cpu_s", [0.5])
 @pytest.mark.parametrize("job", ["spin", "lie"])
 def test_a_job_that_takes_too_much_processor_time_is_refused_and_its_worker_replaced(pool, job):
     before = pool.run(soon(), "pid")
