@@ -10,7 +10,12 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.text import logger_of
 from barnabas.base.types import NO_BROKER, BrokerId, TopicPartition
 from barnabas.broker.controller.eligibility import eligibility_of, incomplete_replicas
-from barnabas.broker.controller.partition_changes import candidates, elect_preferred, elect_uncleanly
+from barnabas.broker.controller.partition_changes import (
+    candidates,
+    elect_preferred,
+    elect_uncleanly,
+    last_in_sync_first,
+)
 from barnabas.broker.controller.replica_logs import Ask, log_ends
 from barnabas.broker.controller.writes import ControllerWrites
 from barnabas.broker.metadata import znodes
@@ -171,6 +176,8 @@ def _unclean(
 ) -> PartitionState:
     """Return the state after an unclean election of the candidate whose log reaches furthest.
 
+    Of equally long logs, the log of a replica that was last in sync leads.
+
     Args:
         state: present state of the partition.
         ends: last epoch and end of each candidate's log.
@@ -185,5 +192,5 @@ def _unclean(
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED)
     if not ends:
         raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
-    complete_first = sorted(ends, key=lambda broker: broker in incomplete)
+    complete_first = sorted(last_in_sync_first(state, ends), key=lambda broker: broker in incomplete)
     return elect_uncleanly(state, longest_log({broker: ends[broker] for broker in complete_first}))

@@ -12,7 +12,7 @@ store itself raises.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from barnabas.base.types import NO_BROKER, BrokerId
@@ -140,6 +140,9 @@ def candidates(
 ) -> tuple[BrokerId, ...]:
     """Return the replicas that take part in an unclean election; an empty tuple if there is no election now.
 
+    The replicas that were last in sync come first. Of equally long logs, theirs must lead: another log can
+    lack the last deletions (DeleteRecords), which would then be undone.
+
     There is no election in these cases:
 
     - The partition has a leader, or no valid state in the metadata store.
@@ -159,7 +162,13 @@ def candidates(
             return ()
         if not electable.issuperset(state.last_known_elr):
             return ()
-    return tuple(replica for replica in state.replicas if replica in electable)
+    return tuple(replica for replica in last_in_sync_first(state, state.replicas) if replica in electable)
+
+
+def last_in_sync_first(state: PartitionState, brokers: Iterable[BrokerId]) -> list[BrokerId]:
+    """Return `brokers` in their order, but first those in the ISR, the ELR or the last known ELR."""
+    last = {*state.isr, *state.elr, *state.last_known_elr}
+    return sorted(brokers, key=lambda broker: broker not in last)
 
 
 def awaited_replicas(state: PartitionState, electable: frozenset[BrokerId]) -> tuple[BrokerId, ...]:

@@ -130,6 +130,19 @@ def test_where_there_is_no_leader_the_replica_that_reaches_furthest_is_elected(
     play(scenario, others=2)
 
 
+def test_of_equally_long_logs_that_of_a_replica_that_was_in_sync_is_elected(play: Play) -> None:
+    async def scenario(member: Member) -> None:
+        has_replicas(member, {1: 5, 3: 5})
+        await create(member, [2, 1, 3])
+        await member.store.delete(znodes.broker(2))
+        await member.controller.partitions.caught_up()
+        await become(member, T0, leader=NO_BROKER, isr=(), elr=(), last_known_elr=(2, 3))
+        assert await elect(member, UNCLEAN, [T0]) == {T0: ErrorCode.NONE}
+        assert state(member).leader == 3
+
+    play(scenario, others=2)
+
+
 def test_nobody_is_elected_where_no_replica_runs(play: Play) -> None:
     async def scenario(member: Member) -> None:
         await create(member, [2])

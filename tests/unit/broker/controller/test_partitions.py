@@ -845,6 +845,23 @@ def test_replica_that_was_out_of_sync_leads_if_it_reaches_furthest() -> None:
     play(scenario, brokers=4)
 
 
+def test_of_equally_long_logs_that_of_a_replica_that_was_in_sync_leads() -> None:
+    """The other one can lack the last deletions (DeleteRecords), and comes first among the replicas."""
+
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.make_topic((2, 3, 4), min_isr=2)
+        await cluster.stop(2)
+        await cluster.propose(3, 3, 4)
+        for node in (3, 4):
+            await cluster.stop(node)
+        cluster.reach = dict.fromkeys((2, 3, 4), (0, 7))
+        for node in (2, 4, 3):
+            await cluster.start(node)
+        await cluster.has(leader=3, isr=(3,))
+
+    play(scenario, brokers=4)
+
+
 @pytest.mark.parametrize(
     ("reach", "leader"),
     [
