@@ -20,6 +20,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 STATE = Path(os.environ["DOCS_STATE"])
+#: for `cluster start`: its brokers' sessions of six seconds end while a busy machine stands still
+PATIENT = ["--set", "zookeeper.session.timeout.ms=15000"]
 
 
 def barnabas(words: list[str]) -> None:
@@ -31,7 +33,8 @@ def barnabas(words: list[str]) -> None:
             serve("broker", ["start", *without(options, "--listen", "--advertise"), "--listen", broker()])
             return
         case ["cluster", "start", *options]:
-            serve("cluster", ["cluster", "start", *without(options, "--listen"), "--listen", broker()])
+            options = [*without(options, "--listen"), *PATIENT]
+            serve("cluster", ["cluster", "start", *options, "--listen", broker()])
             return
         case ["registry", *options]:
             serve("registry", ["registry", "--listen", registry(), *without(options, "--bootstrap-server")])
