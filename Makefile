@@ -53,8 +53,9 @@ $(STAMP): pyproject.toml constraints.txt $(wildcard requirements/*.lock)
 	@$(BIN)/python -m compileall -q src  # an editable install has no bytecode: start-up would compile each time
 	@touch $@
 
-# Many tests wait for brokers, and most slow ones for Spark: two cores are busy with more workers.
-PYTEST = $(BIN)/python -m pytest -q --dist loadgroup
+# Many tests wait for brokers, and most slow ones for Spark: two cores are busy with more workers. They take the tests
+# in the order of tests/conftest.py.
+PYTEST = $(BIN)/python -m pytest -q --dist loadgroup --no-loadscope-reorder
 
 # tests/slow.py says what is left out
 test: setup

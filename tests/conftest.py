@@ -126,7 +126,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark slow tests, tests that can use the samples of real logs, and tests that share a fixture.
 
     Tests that share a fixture of their module, such as a broker, run in one worker. Otherwise each worker
-    would start its own. Files with slow tests come first.
+    would start its own. Files with slow tests come first, and tests of Spark before all others.
     """
     for item in items:
         if slow.is_slow(item.nodeid):
@@ -136,7 +136,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if _shares_with_module(item):
             item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
     slow_files = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow_files)  # a long test that begins last ends last, alone
+    items.sort(  # a long test that begins last ends last, alone
+        key=lambda item: (
+            "spark" not in getattr(item, "fixturenames", ()),
+            item.path not in slow_files,
+        )
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Let the id of each test name its group, from which pytest-xdist sees which tests belong together.
+
+    pytest-xdist 3.8 writes the id to an attribute that pytest 9.2 does not read.
+    """
+    for item in session.items:
+        if nodeid := vars(item).get("_nodeid"):
+            item._id = type(item.id).parse(nodeid)
 
 
 def _shares_with_module(item: pytest.Item) -> bool:

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 _COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
 
-#: the number of workers with a Spark session; a single one would end long after the others
-_SESSIONS = 2
+#: the number of workers with a Spark session; fewer would end long after the others
+_SESSIONS = 3
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
