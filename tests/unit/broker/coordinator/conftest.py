@@ -135,23 +135,31 @@ class MemoryPersister:
 
     def __init__(self) -> None:
         self.states: dict[SharePartitionKey, ShareState] = {}
+        #: the highest epoch of the group coordinators that have initialized a state
+        self.coordinator_epochs: dict[SharePartitionKey, int] = {}
         self.failure: KafkaError | None = None
         self.open = asyncio.Event()
         self.open.set()
         #: what was asked, in the order of the answers
         self.log: list[tuple[Any, ...]] = []
 
-    async def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> None:
+    async def initialize(
+        self, key: SharePartitionKey, state_epoch: int, start_offset: int, coordinator_epoch: int = -1
+    ) -> None:
         await self._answer("initialize", key, state_epoch, start_offset)
         known = self.states.get(key)
         state = ShareState(state_epoch, -1, start_offset, 0, ())
         if known is not None and known.state_epoch >= state_epoch and known != state:
             raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
         self.states[key] = state
+        self.coordinator_epochs[key] = max(coordinator_epoch, self.coordinator_epochs.get(key, -1))
 
-    async def delete(self, key: SharePartitionKey) -> None:
+    async def delete(self, key: SharePartitionKey, coordinator_epoch: int = -1) -> None:
         await self._answer("delete", key)
+        if -1 != coordinator_epoch < self.coordinator_epochs.get(key, -1):
+            raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
         self.states.pop(key, None)
+        self.coordinator_epochs.pop(key, None)
 
     async def summary(self, key: SharePartitionKey, leader_epoch: int = -1) -> ShareState:
         await self._answer("summary", key)

@@ -34,6 +34,8 @@ class Snapshot(NamedTuple):
     created_ms: int
     #: later than `created_ms` if this snapshot repeats an old one
     written_ms: int
+    #: the epoch of the group coordinator that has initialized the state; -1 for an unknown one
+    coordinator_epoch: LeaderEpoch = -1
 
 
 class SnapshotRecord(NamedTuple):
@@ -46,7 +48,7 @@ class SnapshotRecord(NamedTuple):
         key = _encode_key(stored.ShareSnapshotKey, self.key, _SNAPSHOT_PREFIX)
         if self.snapshot is None:
             return key, None
-        epoch, state, created_ms, written_ms = self.snapshot
+        epoch, state, created_ms, written_ms, coordinator_epoch = self.snapshot
         value = stored.ShareSnapshotValue(
             snapshot_epoch=epoch,
             state_epoch=state.state_epoch,
@@ -55,6 +57,7 @@ class SnapshotRecord(NamedTuple):
             delivery_complete_count=state.delivery_complete_count,
             create_timestamp=created_ms,
             write_timestamp=written_ms,
+            coordinator_epoch=coordinator_epoch,
             state_batches=_encode_batches(state.batches),
         )
         return key, encode(value, _VERSION, PREFIX.pack(_VERSION))
@@ -132,6 +135,7 @@ def _snapshot(value: bytes) -> Snapshot:
         ),
         snapshot.create_timestamp,
         snapshot.write_timestamp,
+        snapshot.coordinator_epoch,
     )
 
 

@@ -58,12 +58,21 @@ class SharePersister(Protocol):
     codes mean that all retries failed. Then it is unknown whether a write was stored.
     """
 
-    async def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: Offset) -> None:
+    async def initialize(
+        self,
+        key: SharePartitionKey,
+        state_epoch: int,
+        start_offset: Offset,
+        coordinator_epoch: LeaderEpoch = -1,
+    ) -> None:
         """Replace the state of a share partition by a new one without batches.
 
         The new state has the state epoch `state_epoch`, so that later writes with a lower state epoch fail.
         If `start_offset` is -1, the partition's leader chooses the start offset. Repeating a call with the
         same arguments succeeds, and changes nothing, until the partition's leader has changed the state.
+
+        `coordinator_epoch` is the leader epoch of the group's `__consumer_offsets` partition; -1 for an
+        unknown one. A group coordinator with a lower epoch cannot delete the new state.
 
         Raises:
             KafkaError: FENCED_STATE_EPOCH, the stored state epoch is higher, or it is equal and the state has
@@ -104,8 +113,15 @@ class SharePersister(Protocol):
                 batches are not in order or too many.
         """
 
-    async def delete(self, key: SharePartitionKey) -> None:
-        """Delete the state of a share partition. If there is none, do nothing."""
+    async def delete(self, key: SharePartitionKey, coordinator_epoch: LeaderEpoch = -1) -> None:
+        """Delete the state of a share partition. If there is none, do nothing.
+
+        `coordinator_epoch` is the leader epoch of the group's `__consumer_offsets` partition; -1 deletes the
+        state in any case.
+
+        Raises:
+            KafkaError: FENCED_STATE_EPOCH, a later group coordinator has initialized the state.
+        """
 
     async def summary(self, key: SharePartitionKey, leader_epoch: LeaderEpoch = -1) -> ShareState:
         """Return the state without its batches. If there is no state, return `ShareState()`.

@@ -119,7 +119,13 @@ class ShareShard:
 
     # --- operations ---
 
-    def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: Offset) -> Result[None]:
+    def initialize(
+        self,
+        key: SharePartitionKey,
+        state_epoch: int,
+        start_offset: Offset,
+        coordinator_epoch: LeaderEpoch = _ANY,
+    ) -> Result[None]:
         """Replace the state by a new one: see `SharePersister.initialize`.
 
         If `state_epoch` is -1, the new state keeps the stored state epoch. If `start_offset` is -1, the
@@ -143,10 +149,11 @@ class ShareShard:
         )
         if held is not None and state_epoch == before.state_epoch:
             # A repetition. It must not undo what members have done since, perhaps long ago.
-            if state == before:
+            if state != before:
+                raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
+            if coordinator_epoch <= held.snapshot.coordinator_epoch:
                 return Result()
-            raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
-        return self._snapshot(key, state, None)
+        return self._snapshot(key, state, None, coordinator_epoch=coordinator_epoch)
 
     def read(self, key: SharePartitionKey, leader_epoch: LeaderEpoch) -> Result[ShareState]:
         """Return the state, and store a higher leader epoch: see `SharePersister.read`.
@@ -203,10 +210,17 @@ class ShareShard:
         )
         return self._change(key, held, state, batches, None)
 
-    def delete(self, key: SharePartitionKey) -> Result[None]:
-        """Delete the state of a share partition, if there is one."""
-        if key not in self.states:
+    def delete(self, key: SharePartitionKey, coordinator_epoch: LeaderEpoch = _ANY) -> Result[None]:
+        """Delete the state of a share partition, if there is one: see `SharePersister.delete`.
+
+        Raises:
+            KafkaError: FENCED_STATE_EPOCH, a later group coordinator has initialized the state.
+        """
+        held = self.states.get(key)
+        if held is None:
             return Result()
+        if coordinator_epoch != _ANY and coordinator_epoch < held.snapshot.coordinator_epoch:
+            raise KafkaError(ErrorCode.FENCED_STATE_EPOCH, "the group has another coordinator")
         return Result(records=[SnapshotRecord(key, None)])
 
     def summary(self, key: SharePartitionKey) -> ShareState:
@@ -293,7 +307,13 @@ class ShareShard:
         return Result(response, [update])
 
     def _snapshot(
-        self, key: SharePartitionKey, state: ShareState, response: T, *, created_ms: int | None = None
+        self,
+        key: SharePartitionKey,
+        state: ShareState,
+        response: T,
+        *,
+        created_ms: int | None = None,
+        coordinator_epoch: LeaderEpoch = _ANY,
     ) -> Result[T]:
         held = self.states.get(key)
         now_ms = self._context.clock.now_ms()
@@ -302,6 +322,7 @@ class ShareShard:
             state,
             now_ms if created_ms is None else created_ms,
             now_ms,
+            held.snapshot.coordinator_epoch if held and coordinator_epoch == _ANY else coordinator_epoch,
         )
         self._appended[key] = self._context.log_end()
 

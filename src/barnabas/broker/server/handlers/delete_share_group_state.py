@@ -1,6 +1,7 @@
 """DeleteShareGroupState v0: deletes the state of a share group in partitions (KIP-932).
 
 The group coordinator sends the request to the share coordinator. A missing state is no error.
+A former group coordinator cannot delete a state that its successor has initialized.
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ def delete_share_group_state(
     shares: ShareCoordinator, context: RequestContext, request: DeleteShareGroupStateRequest
 ) -> MaybeAwaitable[DeleteShareGroupStateResponse]:
     results = each_partition(
-        request, DeleteStateResult, PartitionResult, lambda key, _wanted: shares.delete(key)
+        request,
+        DeleteStateResult,
+        PartitionResult,
+        lambda key, wanted: shares.delete(key, wanted.coordinator_epoch),
     )
     return then(results, lambda results: DeleteShareGroupStateResponse(results=results))

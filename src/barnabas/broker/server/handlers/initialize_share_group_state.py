@@ -39,6 +39,8 @@ def initialize_share_group_state(
         request,
         InitializeStateResult,
         PartitionResult,
-        lambda key, wanted: shares.initialize(key, wanted.state_epoch, wanted.start_offset),
+        lambda key, wanted: shares.initialize(
+            key, wanted.state_epoch, wanted.start_offset, wanted.coordinator_epoch
+        ),
     )
     return then(results, lambda results: InitializeShareGroupStateResponse(results=results))

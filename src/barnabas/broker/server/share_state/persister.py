@@ -129,11 +129,20 @@ class CoordinatorPersister:
         #: by share partition: its lock, and the number of operations that hold the lock or wait for it
         self._turns: dict[SharePartitionKey, tuple[asyncio.Lock, int]] = {}
 
-    async def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: Offset) -> None:
+    async def initialize(
+        self,
+        key: SharePartitionKey,
+        state_epoch: int,
+        start_offset: Offset,
+        coordinator_epoch: LeaderEpoch = -1,
+    ) -> None:
         data = initialize_share_group_state.PartitionData(
-            partition=key.partition, state_epoch=state_epoch, start_offset=start_offset
+            partition=key.partition,
+            state_epoch=state_epoch,
+            start_offset=start_offset,
+            coordinator_epoch=coordinator_epoch,
         )
-        local = partial(self._local.initialize, key, state_epoch, start_offset)
+        local = partial(self._local.initialize, key, state_epoch, start_offset, coordinator_epoch)
         async with self._turn(key):
             await self._carry_out(_INITIALIZE, key, data, local, _nothing)
 
@@ -185,10 +194,13 @@ class CoordinatorPersister:
         async with self._turn(key):
             await self._carry_out(_WRITE, key, data, local, _nothing)
 
-    async def delete(self, key: SharePartitionKey) -> None:
-        data = delete_share_group_state.PartitionData(partition=key.partition)
+    async def delete(self, key: SharePartitionKey, coordinator_epoch: LeaderEpoch = -1) -> None:
+        data = delete_share_group_state.PartitionData(
+            partition=key.partition, coordinator_epoch=coordinator_epoch
+        )
+        local = partial(self._local.delete, key, coordinator_epoch)
         async with self._turn(key):
-            await self._carry_out(_DELETE, key, data, partial(self._local.delete, key), _nothing)
+            await self._carry_out(_DELETE, key, data, local, _nothing)
 
     async def summary(self, key: SharePartitionKey, leader_epoch: LeaderEpoch = -1) -> ShareState:
         data = read_share_group_state_summary.PartitionData(

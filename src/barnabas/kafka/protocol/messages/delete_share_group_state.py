@@ -3,11 +3,23 @@
 The group coordinator sends it to the share coordinator.
 """
 
-from barnabas.kafka.protocol.schema import ZERO_UUID, Int16, Int32, Request, Response, String, Struct, Uuid
+from barnabas.kafka.protocol.schema import (
+    ZERO_UUID,
+    Int16,
+    Int32,
+    Request,
+    Response,
+    String,
+    Struct,
+    Uuid,
+    tagged,
+)
 
 
 class PartitionData(Struct):
     partition: Int32 = 0
+    # The leader epoch of the group's `__consumer_offsets` partition. Kafka has no such field.
+    coordinator_epoch: Int32 = tagged(10_000, since=0, default=-1)
 
 
 class DeleteStateData(Struct):

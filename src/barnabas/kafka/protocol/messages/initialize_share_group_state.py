@@ -13,6 +13,7 @@ from barnabas.kafka.protocol.schema import (
     String,
     Struct,
     Uuid,
+    tagged,
 )
 
 
@@ -21,6 +22,8 @@ class PartitionData(Struct):
     state_epoch: Int32 = 0
     # -1 for a start offset that the partition's leader chooses later.
     start_offset: Int64 = 0
+    # The leader epoch of the group's `__consumer_offsets` partition. Kafka has no such field.
+    coordinator_epoch: Int32 = tagged(10_000, since=0, default=-1)
 
 
 class InitializeStateData(Struct):

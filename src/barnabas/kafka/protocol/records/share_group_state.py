@@ -48,6 +48,8 @@ class ShareSnapshotValue(Message, versions=(0, 0), flexible=0):
     delivery_complete_count: Int32 = tagged(0, since=0, default=-1)
     create_timestamp: Int64 = 0
     write_timestamp: Int64 = 0
+    # The epoch of the group coordinator that has initialized the state. Kafka has no such field.
+    coordinator_epoch: Int32 = tagged(10_000, since=0, default=-1)
     state_batches: list[StateBatch] = []
 
 

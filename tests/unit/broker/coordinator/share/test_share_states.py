@@ -384,6 +384,25 @@ def test_a_deletion_that_failed_can_be_repeated(coordinate):
     coordinate(scenario)
 
 
+def test_a_former_coordinator_does_not_delete_the_states_that_its_successor_has_initialized(coordinate):
+    """It was paused after it had stored that it deletes the states. A member has come since."""
+
+    async def scenario(groups):
+        groups.topics(t=1)
+        await join(groups, "a", "t")
+        await groups.share_beat("a", -1)
+        groups.persister.open.clear()
+        deletion = asyncio.ensure_future(groups.delete())
+        await settle()
+        progressed = {key("t", 0): ShareState(5, 3, 500, 2, ())}
+        groups.persister.states, groups.persister.coordinator_epochs = dict(progressed), {key("t", 0): 1}
+        groups.persister.open.set()
+        assert await deletion == ErrorCode.NOT_COORDINATOR
+        assert groups.persister.states == progressed
+
+    coordinate(scenario)
+
+
 def test_a_state_is_not_deleted_under_a_member_that_comes_meanwhile(coordinate, told):
     """The member's initialization waits for the deletion."""
 

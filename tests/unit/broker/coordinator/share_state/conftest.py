@@ -50,8 +50,10 @@ class Shares:
             await asyncio.sleep(0)
         return again
 
-    async def initialize(self, epoch: int = 0, start: int = 0, key: SharePartitionKey = KEY) -> Any:
-        return await ask(lambda: self.coordinator.initialize(key, epoch, start))
+    async def initialize(
+        self, epoch: int = 0, start: int = 0, key: SharePartitionKey = KEY, coordinator_epoch: int = -1
+    ) -> Any:
+        return await ask(lambda: self.coordinator.initialize(key, epoch, start, coordinator_epoch))
 
     async def read(self, leader_epoch: int = 0, key: SharePartitionKey = KEY) -> Any:
         return await ask(lambda: self.coordinator.read_state(key, leader_epoch))
@@ -70,8 +72,8 @@ class Shares:
             lambda: self.coordinator.write_state(key, state_epoch, leader_epoch, start, complete, changes)
         )
 
-    async def delete(self, key: SharePartitionKey = KEY) -> Any:
-        return await ask(lambda: self.coordinator.delete(key))
+    async def delete(self, key: SharePartitionKey = KEY, coordinator_epoch: int = -1) -> Any:
+        return await ask(lambda: self.coordinator.delete(key, coordinator_epoch))
 
     async def summary(self, key: SharePartitionKey = KEY) -> Any:
         return await ask(lambda: self.coordinator.summary(key))

@@ -125,6 +125,38 @@ def test_a_repeated_initialization_does_not_undo_what_members_have_done_since(sh
     share(scenario)
 
 
+def test_a_former_group_coordinator_does_not_delete_the_state_of_its_successor(share):
+    """The group was deleted and created again: its state epochs begin anew, and do not fence."""
+
+    async def scenario(shares):
+        await shares.initialize(7, -1, coordinator_epoch=4)
+        await shares.delete(coordinator_epoch=5)
+        await shares.initialize(1, -1, coordinator_epoch=5)
+        await shares.write((0, 9, 2, 1), state_epoch=1)
+        before = shares.states
+        assert await shares.delete(coordinator_epoch=4) is ErrorCode.FENCED_STATE_EPOCH
+        shares = await shares.restart()
+        assert await shares.delete(coordinator_epoch=4) is ErrorCode.FENCED_STATE_EPOCH
+        assert shares.states == before
+        assert await shares.delete(coordinator_epoch=6) is None
+        assert shares.states == {}
+        await shares.coordinator.stop()
+
+    share(scenario)
+
+
+def test_a_repeated_initialization_fences_the_deletions_of_former_group_coordinators(share):
+    async def scenario(shares):
+        await shares.initialize(3, -1, coordinator_epoch=4)
+        assert await shares.initialize(3, -1, coordinator_epoch=5) is None
+        assert await shares.initialize(3, -1, coordinator_epoch=4) is None
+        assert await shares.delete(coordinator_epoch=4) is ErrorCode.FENCED_STATE_EPOCH
+        await shares.initialize(9, 0, coordinator_epoch=2)  # `__consumer_offsets` was created again
+        assert await shares.delete(coordinator_epoch=2) is None
+
+    share(scenario)
+
+
 @pytest.mark.parametrize("limit", [0, 1, 3])
 def test_a_snapshot_follows_so_many_updates(share, limit):
     async def scenario(shares):

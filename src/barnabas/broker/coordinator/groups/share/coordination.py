@@ -63,7 +63,9 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupDraft]):
         self._assigner = ShareTargetAssigner(Topics(view), lambda group_id: self._delayed.begin(group_id))
         self._delayed = DelayedAssignments(self._group, self._assigner.inputs, self._change, assigning)
         self._timeouts = Timeouts(context.timers, self._fence)
-        self.states = ShareStates(view, persister, self._group, self._change, self._began, self._raise_epoch)
+        self.states = ShareStates(
+            view, persister, self._group, self._change, self._began, self._raise_epoch, context.epoch
+        )
         self._membership = ShareMembership(
             view, self._assigner, self._timeouts, self.states.begin, rebalances
         )

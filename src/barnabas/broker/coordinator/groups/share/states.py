@@ -18,7 +18,7 @@ from itertools import islice
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.tasks import start_task
 from barnabas.base.text import logger_of
-from barnabas.base.types import Offset
+from barnabas.base.types import LeaderEpoch, Offset
 from barnabas.broker.coordinator.backoff import LimitedWarnings, backoff_ms
 from barnabas.broker.coordinator.groups.share.draft import ShareGroupDraft
 from barnabas.broker.coordinator.groups.share.group import ShareGroup
@@ -50,6 +50,7 @@ class ShareStates:
         began: called with a draft in which partitions have become initialized. This function must raise the
             group epoch.
         raise_epoch: called with a draft and an epoch; must raise the group epoch, above this one at least.
+        epoch: returns the leader epoch in which this broker coordinates the shard.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class ShareStates:
         change: Callable[[str, Callable[[ShareGroupDraft], None]], Awaitable[None]],
         began: Callable[[ShareGroupDraft], None],
         raise_epoch: Callable[[ShareGroupDraft, int], None],
+        epoch: Callable[[], LeaderEpoch],
     ) -> None:
         self._view = view
         self._persister = persister
@@ -67,6 +69,7 @@ class ShareStates:
         self._change = change
         self._began = began
         self._raise_epoch = raise_epoch
+        self._epoch = epoch
         self._locks: dict[str, asyncio.Lock] = {}
         #: by group: the number of tasks that hold the lock, or wait for it
         self._lock_users: Counter[str] = Counter()
@@ -120,7 +123,7 @@ class ShareStates:
 
         The caller must be in the context of `exclusive`.
         """
-        return await self._each(deleted, self._persister.delete)
+        return await self._each(deleted, self._delete)
 
     # --- inside ---
 
@@ -185,7 +188,7 @@ class ShareStates:
 
     async def _initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: Offset) -> None:
         try:
-            await self._persister.initialize(key, state_epoch, start_offset)
+            await self._persister.initialize(key, state_epoch, start_offset, self._epoch())
         except KafkaError as error:
             if error.code is not ErrorCode.FENCED_STATE_EPOCH:
                 raise
@@ -193,7 +196,15 @@ class ShareStates:
             # Only the coordinator can commit a record: a former one does not replace its successor's state.
             left = await self._persister.summary(key)
             higher = await self._raised_epoch(key.group, left.state_epoch)
-            await self._persister.initialize(key, higher, start_offset)
+            await self._persister.initialize(key, higher, start_offset, self._epoch())
+
+    async def _delete(self, key: SharePartitionKey) -> None:
+        try:
+            await self._persister.delete(key, self._epoch())
+        except KafkaError as error:
+            if error.code is not ErrorCode.FENCED_STATE_EPOCH:
+                raise
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, error.message) from error
 
     async def _raised_epoch(self, group_id: str, above: int) -> int:
         """Raise the group epoch above `above` at least, and return it when it is committed."""
