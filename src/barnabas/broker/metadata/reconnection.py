@@ -9,6 +9,7 @@ from typing import TypeVar
 from barnabas.base.text import logger_of
 from barnabas.broker.metadata.session import FINAL
 from barnabas.broker.metadata.store import (
+    BadVersionError,
     MetadataStore,
     NodeExistsError,
     NoNodeError,
@@ -72,6 +73,7 @@ async def claim(store: MetadataStore, path: str, data: Callable[[], bytes], *, t
 
     - If this session already owns a node at `path`, write `data` to this node. This happens if the response
       to an earlier creation was lost.
+    - If the result of `data` changes meanwhile, write it, too: the returned node has the latest data.
     - If another session owns a node at `path`, wait until ZooKeeper deletes the node at the end of the other
       session. This happens after a crash of this broker.
     - If the store cannot be reached, wait for the next connection without a time limit.
@@ -79,7 +81,7 @@ async def claim(store: MetadataStore, path: str, data: Callable[[], bytes], *, t
     Args:
         store: store of the node.
         path: path of the node.
-        data: returns the data for the node; called before each attempt.
+        data: returns the data for the node; called before and after each attempt.
         timeout_s: seconds of waiting for another session's end, after which to give up. A stall of this
             process does not count: the store may have stood still too, and have let the session live on.
 
@@ -114,6 +116,8 @@ async def claim(store: MetadataStore, path: str, data: Callable[[], bytes], *, t
             if node is None:
                 continue
             if node.owner == store.session_id:
+                if node.data != data():
+                    continue  # it has changed since the attempt began
                 return node
             if limit.is_used_up:
                 raise NodeExistsError(f"{path} belongs to another session that lives")
@@ -134,8 +138,8 @@ async def claim(store: MetadataStore, path: str, data: Callable[[], bytes], *, t
 async def _made_or_found(store: MetadataStore, path: str, data: bytes) -> StoreNode | None:
     """Create the ephemeral node. If this session already owns a node at `path`, write `data` to that node.
 
-    If another session owns the node, do not change the node. Return the node; None if it was deleted
-    meanwhile.
+    If another session owns the node, do not change the node. Return the node; None if it was deleted or
+    changed meanwhile.
     """
     try:
         await store.create(path, data, ephemeral=True)
@@ -145,6 +149,6 @@ async def _made_or_found(store: MetadataStore, path: str, data: bytes) -> StoreN
             return node
         try:
             await store.set(path, data, node.version)
-        except NoNodeError:
+        except (NoNodeError, BadVersionError):
             return None
     return await store.exists(path)

@@ -66,6 +66,71 @@ def test_change_while_the_store_is_away_is_shown_by_the_next_registration() -> N
     asyncio.run(scenario())
 
 
+class PausingStore(MemoryStore):
+    """Waits once before it answers a call of the method `pauses_in`; raises in `exists` while `is_away`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pauses_in = ""
+        self.is_away = False
+        self.paused, self.goes_on = asyncio.Event(), asyncio.Event()
+
+    async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False) -> None:
+        await super().create(path, data, ephemeral=ephemeral)
+        await self._pause("create")
+
+    async def exists(self, path: str) -> StoreNode | None:
+        if self.is_away:
+            raise StoreUnavailableError("the connection broke")
+        node = await super().exists(path)
+        await self._pause("exists")
+        return node
+
+    async def _pause(self, method: str) -> None:
+        if method == self.pauses_in:
+            self.pauses_in = ""
+            self.paused.set()
+            await self.goes_on.wait()
+
+
+def test_change_while_the_node_is_being_created_is_not_lost() -> None:
+    async def scenario() -> None:
+        store = PausingStore()
+        await prepare(store, Random(1))
+        registration = Registration(store, STARTING, view_of())
+        store.pauses_in = "create"
+        registering = asyncio.create_task(registration.register())
+        await store.paused.wait()  # the node is there, its epoch is not known yet
+        await registration.update(state=BrokerState.RUNNING)
+        store.goes_on.set()
+        assert await registering
+        seen = await shown(store)
+        assert (seen.state, seen.epoch) == (BrokerState.RUNNING, registration.epoch)
+
+    asyncio.run(scenario())
+
+
+def test_two_changes_of_the_node_at_once_do_not_end_the_registration() -> None:
+    async def scenario() -> None:
+        store = PausingStore()
+        await prepare(store, Random(1))
+        registration = Registration(store, STARTING, view_of())
+        await registration.register()
+        store.is_away = True
+        await registration.update(state=BrokerState.RUNNING)
+        store.is_away = False
+        store.pauses_in = "exists"
+        registering = asyncio.create_task(registration.register())
+        await store.paused.wait()  # it is about to write what `update` could not
+        await registration.update(failed_log_dirs=("d1",))
+        store.goes_on.set()
+        assert not await registering
+        seen = await shown(store)
+        assert (seen.state, seen.failed_log_dirs) == (BrokerState.RUNNING, ("d1",))
+
+    asyncio.run(scenario())
+
+
 def test_registration_that_has_passed_to_another_broker_is_not_touched() -> None:
     async def scenario() -> None:
         server = MemoryServer()
