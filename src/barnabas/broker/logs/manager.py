@@ -695,6 +695,8 @@ class LogManager:
         cannot be opened, or if the log contains all of it. If not, only rename its folder to a name that
         ends with ``-stray``.
 
+        If the log is deleted while a thread opens the copy, delete the copy, too.
+
         Return True if the copy was needed, even if it cannot be created. Return False, and open nothing, in
         three cases:
 
@@ -710,6 +712,8 @@ class LogManager:
             copy = await self._disk.run(load)
         except KafkaError as error:
             self._run(TreeRemoval(directory.env.fs, path))
+            if self.get(topic_partition) is not current:
+                return True  # deleted meanwhile
             if topic_partition in directory.futures:
                 log.warning("%s cannot be opened, the move continues with another: %s", path, error.message)
                 return True
@@ -719,6 +723,10 @@ class LogManager:
                 directory.create_future(topic_partition, current.topic_id, config, start)
             except (KafkaError, OSError) as failed:
                 log.error("%s is not moved to %s: %s", topic_partition, directory.path, failed)
+            return True
+        if self.get(topic_partition) is not current:  # deleted meanwhile: another topic may have its name
+            copy.abandon()
+            self._run(TreeRemoval(directory.env.fs, path))
             return True
         other = directory.futures.get(topic_partition)
         kept = copy if other is None else longest_log({each: _end(each) for each in (other, copy)})

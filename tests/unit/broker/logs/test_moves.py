@@ -488,6 +488,39 @@ def test_a_log_that_opens_late_goes_on_with_its_move(play):
     play(scenario, replica_alter_log_dirs_io_max_bytes_per_second=1000)
 
 
+def test_a_copy_does_not_join_the_next_topic_of_its_name(play):
+    """The topic is deleted, and created again, while a thread opens the copy of its log."""
+
+    async def scenario(bench):
+        bench.create(50)
+        bench.moves.begin(T0, "/b")
+        await asyncio.sleep(0.5)
+        await bench.stop()
+        again = Bench(bench.disk)
+        bench.disk.refuse = lambda operation, path: (
+            OSError(24, "too many files") if operation == "open" and path.endswith(".log") else None
+        )
+        await again.load()
+        bench.disk.refuse = None
+        opening = asyncio.ensure_future(again.logs.open_postponed())
+        while again.log is None:
+            await asyncio.sleep(1e-5)
+        again.logs.delete(T0)
+        again.logs.prefer(T0, again.logs.directory_at("/a"))
+        again.logs.create(T0, b"u" * 16, CONFIG)
+        again.append(3)
+        expected = again.values()
+        await opening
+        assert again.logs.copy_of(T0) is None
+        again.moves.start()
+        await asyncio.sleep(5)
+        assert (again.place, again.values()) == ("/a", expected)
+        assert again.folders("/b") == []
+        await again.stop()
+
+    play(scenario, replica_alter_log_dirs_io_max_bytes_per_second=1000)
+
+
 @pytest.mark.parametrize("full", ["/a", "/b"])
 def test_a_log_in_two_directories_is_served_only_if_both_can_be_read(play, full):
     """A move had ended, but its former folder could not be removed. Then a start finds one disk full."""
