@@ -129,6 +129,31 @@ def test_a_topic_that_grows_before_its_first_initialization_is_known_too(coordin
     coordinate(scenario)
 
 
+@pytest.mark.parametrize("is_deleted", ["group", "offsets"])
+def test_a_topic_whose_states_were_deleted_begins_as_a_new_one(coordinate, is_deleted):
+    """A partition that the known topic got still waits for its initialization."""
+
+    async def scenario(groups):
+        groups.topics(t=1)
+        joined = await join(groups, "a", "t")
+        groups.topics(t=2)
+        groups.persister.failure = UNAVAILABLE
+        await groups.share_beat("a", joined.member_epoch, "t")
+        await asyncio.sleep(10)
+        await groups.share_beat("a", -1)
+        groups.persister.failure = None
+        if is_deleted == "group":
+            assert await groups.delete() == ErrorCode.NONE
+        else:
+            assert await delete_offsets(groups, "t") == {"t": None}
+        await groups.share_beat("b", 0, "t")
+        await asyncio.sleep(10)
+        starts = [groups.persister.states[key("t", number)].start_offset for number in range(2)]
+        assert starts == [-1, -1]
+
+    coordinate(scenario)
+
+
 def test_a_partition_is_not_assigned_before_its_initialization_is_known(coordinate, told):
     async def scenario(groups):
         groups.topics(t=1)

@@ -74,6 +74,8 @@ class ShareStates:
         #: by group: the number of tasks that hold the lock, or wait for it
         self._lock_users: Counter[str] = Counter()
         self._under_way: dict[str, asyncio.Task[None]] = {}
+        #: by group with a running initialization: the start offset of each partition that waited for it
+        self._starts: dict[str, dict[SharePartitionKey, Offset]] = {}
         self._warnings = LimitedWarnings(logger)
 
     def begin(self, group_id: str) -> None:
@@ -121,8 +123,11 @@ class ShareStates:
     async def delete(self, deleted: Collection[SharePartitionKey]) -> Failures:
         """Delete the states of partitions. Return an error for each partition that failed.
 
-        The caller must be in the context of `exclusive`.
+        The caller must be in the context of `exclusive`. The group no longer knows the topics of these
+        partitions. So an initialization that waits for its next attempt must choose new start offsets.
         """
+        for key in deleted:
+            self._starts.get(key.group, {}).pop(key, None)
         return await self._each(deleted, self._delete)
 
     # --- inside ---
@@ -134,11 +139,12 @@ class ShareStates:
             pass  # the runtime has logged it, and the next heartbeat begins again
         finally:
             del self._under_way[group_id]
+            self._starts.pop(group_id, None)
 
     async def _initialize_waiting(self, group_id: str) -> None:
         failures = 0
         failed: Failures = {}
-        starts: dict[SharePartitionKey, Offset] = {}
+        starts = self._starts.setdefault(group_id, {})
         while True:
             async with self.exclusive(group_id):
                 group = self._find(group_id)
