@@ -8,8 +8,8 @@ requests in their order. The response or error then waits for the proof by `Read
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Protocol, TypeVar
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import TopicPartition
@@ -18,6 +18,8 @@ from barnabas.broker.metadata import MetadataLoader
 from barnabas.broker.server.requests.context import Handle, RequestContext
 from barnabas.broker.server.requests.leadership import PartitionsOf
 from barnabas.kafka.protocol.schema import Request, Response
+
+T = TypeVar("T")
 
 
 class Confirmation(Protocol):
@@ -59,27 +61,34 @@ def confirmed(
         confirming = confirmation.confirm(loader.in_doubt(partitions_of(request)))
         if confirming is None:
             return handle(context, request)
-        answer: MaybeAwaitable[Response | None] = None
-        failure = None
-        try:
-            answer = handle(context, request)
-        except KafkaError as error:
-            failure = error
-        working = answer
-        if is_awaitable(answer):
-            working = asyncio.ensure_future(answer)  # it goes on whatever becomes of the confirmation
-            working.add_done_callback(_read)
-        return continued(answer, _held_back(confirming, working, failure, refusal))
+        return held_back(confirming, lambda: handle(context, request), refusal)
 
     return confirm_and_handle
 
 
+def held_back(
+    confirming: asyncio.Future[bool], work: Callable[[], MaybeAwaitable[T]], refusal: ErrorCode
+) -> Awaitable[T]:
+    """Call `work` at once. Return an awaitable of its result or error, which waits for `confirming`.
+
+    If `confirming` fails, the awaitable raises KafkaError `refusal`. A failure does not stop `work`.
+    """
+    answer: Any = None
+    failure = None
+    try:
+        answer = work()
+    except KafkaError as error:
+        failure = error
+    working = answer
+    if is_awaitable(answer):
+        working = asyncio.ensure_future(answer)
+        working.add_done_callback(_read)
+    return continued(answer, _held_back(confirming, working, failure, refusal))
+
+
 async def _held_back(
-    confirming: asyncio.Future[bool],
-    answer: MaybeAwaitable[Response | None],
-    failure: KafkaError | None,
-    refusal: ErrorCode,
-) -> Response | None:
+    confirming: asyncio.Future[bool], answer: Any, failure: KafkaError | None, refusal: ErrorCode
+) -> Any:
     try:
         await confirming
     except KafkaError as error:
@@ -89,7 +98,7 @@ async def _held_back(
     return await answer if is_awaitable(answer) else answer
 
 
-def _read(answer: asyncio.Future[Response | None]) -> None:
+def _read(answer: asyncio.Future[Any]) -> None:
     """Retrieve the exception of a future that nothing may await, so that asyncio does not report it."""
     if not answer.cancelled():
         answer.exception()

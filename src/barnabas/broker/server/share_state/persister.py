@@ -22,6 +22,7 @@ from barnabas.broker.awaitables import MaybeAwaitable, resolve
 from barnabas.broker.coordinator import ShareCoordinator, SharePartitionKey, ShareState, StateBatch
 from barnabas.broker.coordinator.backoff import backoff_ms
 from barnabas.broker.interbroker import BrokerClient, ChannelError, UnsupportedVersionError
+from barnabas.broker.server.requests.confirmed import held_back
 from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages import (
     delete_share_group_state,
@@ -112,6 +113,9 @@ class CoordinatorPersister:
         peers: the other brokers.
         create: awaited with names of topics; creates the topics. It returns, by name, the errors of the
             topics that it could not create.
+        confirm: called with a partition of `__share_group_state` that this broker leads. If another broker
+            may lead it now, `confirm` returns a future that is done when the opposite is proven, or that
+            raises KafkaError. If not, `confirm` returns None.
     """
 
     def __init__(
@@ -120,11 +124,13 @@ class CoordinatorPersister:
         local: ShareCoordinator,
         peers: BrokerClient,
         create: Callable[[Iterable[str]], Awaitable[dict[str, KafkaError]]],
+        confirm: Callable[[TopicPartition], asyncio.Future[bool] | None],
     ) -> None:
         self._view = view
         self._local = local
         self._peers = peers
         self._create = create
+        self._confirm = confirm
         self._batches: dict[tuple[BrokerId, _Api, str], _Batch] = {}
         #: by share partition: its lock, and the number of operations that hold the lock or wait for it
         self._turns: dict[SharePartitionKey, tuple[asyncio.Lock, int]] = {}
@@ -258,7 +264,7 @@ class CoordinatorPersister:
             try:
                 coordinator = await self._find(key)
                 if coordinator == self._view.node_id:
-                    return await resolve(local())
+                    return await resolve(self._ask_here(key, local))
                 return parse(await self._ask(coordinator, api, key, data))
             except KafkaError as error:
                 failures += 1
@@ -266,6 +272,15 @@ class CoordinatorPersister:
                 if not self._may_succeed(error, key) or loop.time() + pause >= deadline:
                     raise
             await asyncio.sleep(pause)
+
+    def _ask_here(self, key: SharePartitionKey, local: Callable[[], MaybeAwaitable[T]]) -> MaybeAwaitable[T]:
+        """Execute an operation at the coordinator on this broker, which may be a former one (ADR 15).
+
+        Without a proof, a former leader of the share partition could pass the check of its former coordinator
+        on the same broker.
+        """
+        confirming = self._confirm(self._partition(key))
+        return local() if confirming is None else held_back(confirming, local, ErrorCode.NOT_COORDINATOR)
 
     def _may_succeed(self, error: KafkaError, key: SharePartitionKey) -> bool:
         """Whether an operation may succeed if it is retried.
@@ -288,11 +303,13 @@ class CoordinatorPersister:
                     ErrorCode.COORDINATOR_NOT_AVAILABLE,
                     f"{SHARE_GROUP_STATE_TOPIC} cannot be created: {error.message}",
                 )
-        partition = TopicPartition(SHARE_GROUP_STATE_TOPIC, self._local.partition_for(str(key)))
-        state = self._view.image.partition(partition)
+        state = self._view.image.partition(self._partition(key))
         if state is None or state.leader == NO_BROKER:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return state.leader
+
+    def _partition(self, key: SharePartitionKey) -> TopicPartition:
+        return TopicPartition(SHARE_GROUP_STATE_TOPIC, self._local.partition_for(str(key)))
 
     async def _ask(self, coordinator: BrokerId, api: _Api, key: SharePartitionKey, data: Any) -> Any:
         """Send a share partition's operation to another broker, and return that partition's result.

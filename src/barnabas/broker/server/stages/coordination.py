@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from functools import partial
 
@@ -89,7 +90,12 @@ async def open_coordination(
     )
     closing.add(shares.stop)
     creation = AutoCreation(view, partial(metadata.forwarding.send, timeout_s=_AUTO_CREATION_SECONDS))
-    persister = CoordinatorPersister(view, shares, metadata.peers, creation.create)
+
+    def confirm(partition: TopicPartition) -> asyncio.Future[bool] | None:
+        in_doubt = metadata.loader.in_doubt([partition])
+        return replication.read_index.confirm(in_doubt) if in_doubt else None
+
+    persister = CoordinatorPersister(view, shares, metadata.peers, creation.create, confirm)
     queues = DeadLetterQueues(
         view, replicas, metadata.peers, foundation.long_work, cold_reads, creation.create
     )

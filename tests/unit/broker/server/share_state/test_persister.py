@@ -52,7 +52,15 @@ class Cluster:
             clock=VirtualClock(asyncio.get_running_loop()),
         )
         self.local, self.remote = self._coordinator(), self._coordinator()
-        self.persister = CoordinatorPersister(self.view, self.local, self, self._create)  # type: ignore[arg-type]
+        #: the pending proof that this broker is still the coordinator; None if there is no doubt
+        self.proof: asyncio.Future[bool] | None = None
+        self.persister = CoordinatorPersister(
+            self.view,
+            self.local,
+            self,  # type: ignore[arg-type]
+            self._create,
+            lambda _partition: self.proof,
+        )
         #: the requests that the other broker got
         self.requests: list[Any] = []
         #: errors of the next requests
@@ -266,3 +274,35 @@ def test_a_caller_that_gives_up_does_not_hold_up_the_next(play):
         assert (await cluster.persister.summary(KEY)).start_offset == 6
 
     play(scenario)
+
+
+def test_a_coordinator_on_this_broker_answers_when_it_has_proved_that_it_is_no_former_one(play):
+    async def scenario(cluster):
+        await cluster.persister.initialize(KEY, 3, 5)
+        cluster.proof = asyncio.get_running_loop().create_future()
+        read = asyncio.ensure_future(cluster.persister.read(KEY, 8))
+        await asyncio.sleep(1)
+        assert not read.done()
+        cluster.proof.set_result(True)
+        assert (await read).state_epoch == 3
+
+    play(scenario, HERE)
+
+
+def test_a_former_coordinator_on_this_broker_does_not_answer(play):
+    """The broker is cut off from ZooKeeper. The next leader of the share partition has read the state."""
+
+    async def scenario(cluster):
+        await cluster.persister.initialize(KEY, 3, 5)
+        cluster.remote.initialize(KEY, 3, 5)
+        cluster.remote.read_state(KEY, 9)
+        cluster.proof = asyncio.get_running_loop().create_future()
+        check = asyncio.ensure_future(cluster.persister.read(KEY, 8))
+        await asyncio.sleep(1)
+        cluster.view.image, failed, cluster.proof = image(THERE), cluster.proof, None
+        failed.set_exception(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        with pytest.raises(KafkaError) as refused:
+            await check
+        assert refused.value.code is ErrorCode.FENCED_LEADER_EPOCH
+
+    play(scenario, HERE)
