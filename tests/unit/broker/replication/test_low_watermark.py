@@ -72,3 +72,27 @@ def test_alone_it_is_where_the_log_starts(lead, append):
 
 def test_who_does_not_lead_does_not_know(lead):
     assert lead(led(leader=2)).low_watermark == -1
+
+
+def test_leader_with_the_longest_log_deletes_what_replicas_that_were_in_sync_have_deleted(
+    lead, append, fetch
+):
+    """Simulation seeds 400335 and 400476: a former leader with records that were not committed led again. It
+    had missed a deletion.
+    """
+    partition = lead(led(isr=(1,), last_known_elr=(3,), recovering=True), min_insync_replicas=2)
+    append(partition, count=7)
+    fetch(partition, 2, 7, log_start=6)
+    fetch(partition, 3, 5, log_start=3)
+    assert partition.log.log_start_offset == 0, "nothing is committed yet"
+    partition.update(led(partition_epoch=8))
+    partition.check_in_sync()
+    assert (partition.log.log_start_offset, partition.log.high_watermark) == (3, 5)
+
+
+def test_after_an_ordinary_election_followers_delete_nothing(lead, append, fetch):
+    partition = lead(led())
+    append(partition, count=2)
+    for broker in (2, 3):
+        fetch(partition, broker, 2, log_start=1)
+    assert partition.log.log_start_offset == 0

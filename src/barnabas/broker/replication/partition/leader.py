@@ -7,7 +7,15 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Protocol
 
 from barnabas.base.errors import ErrorCode, KafkaError
-from barnabas.base.types import NO_LEADER_EPOCH, NO_PRODUCER_ID, BrokerId, Buffer, LeaderEpoch, Offset
+from barnabas.base.types import (
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_ID,
+    UNKNOWN_OFFSET,
+    BrokerId,
+    Buffer,
+    LeaderEpoch,
+    Offset,
+)
 from barnabas.broker.metadata.image import PartitionState
 from barnabas.broker.replication.partition.flushing import FlushSchedule
 from barnabas.broker.replication.partition.in_sync import InSyncReplicas, Proposal
@@ -81,6 +89,7 @@ class Leader:
         "_flushes",
         "_has_min_isr",
         "_in_sync",
+        "_last_in_sync",
         "_limits",
         "_listener",
         "_log",
@@ -117,6 +126,8 @@ class Leader:
         self._epoch = state.leader_epoch
         #: the first offset of this leader epoch; earlier records may be from other leaders
         self.epoch_start: Offset = log.log_end_offset
+        #: after an election of the longest log: the replicas that were in sync before it
+        self._last_in_sync = frozenset(state.last_known_elr)
         #: the followers; None if no other broker has a replica
         self._in_sync: InSyncReplicas | None = None
         #: the low watermark at the listener's last call
@@ -158,6 +169,7 @@ class Leader:
             self.advance_high_watermark()
         if in_sync.maybe_expand(replica):
             self._listener.isr_change_due()
+        self._adopt_log_start()
         self._check_low_watermark()
 
     @property
@@ -196,6 +208,7 @@ class Leader:
         if in_sync is not None:
             if in_sync.is_change_due():
                 self._listener.isr_change_due()
+            self._adopt_log_start()
             self._check_low_watermark()
 
     @property
@@ -207,6 +220,20 @@ class Leader:
         """
         start = self._log.log_start_offset
         return start if self._in_sync is None else self._in_sync.min_log_start(start)
+
+    def _adopt_log_start(self) -> None:
+        """After an election of the longest log, delete what a replica has deleted that was in sync before it.
+
+        The deletion may have been acknowledged (DeleteRecords), and this replica was perhaps not in sync
+        then. Do nothing until the deleted records count as committed here, too.
+        """
+        if not self._last_in_sync:
+            return
+        log = self._log
+        starts = (each.log_start for each in self.followers if each.broker_id in self._last_in_sync)
+        start = max(starts, default=UNKNOWN_OFFSET)
+        if log.log_start_offset < start <= log.high_watermark:
+            log.note_start(start)
 
     def _check_low_watermark(self) -> None:
         low = self.low_watermark
