@@ -165,9 +165,16 @@ class LogManager:
         for directory in self._directories:
             yield from directory.logs.values()
 
+    def find_directory(self, topic_partition: TopicPartition) -> LogDirectory | None:
+        """Return the log directory of a log; None if there is no such log."""
+        for directory in self._directories:
+            if topic_partition in directory.logs:
+                return directory
+        return None
+
     def directory_of(self, topic_partition: TopicPartition) -> LogDirectory:
         """Return the log directory of a log. Raises KeyError if there is no such log."""
-        directory = self._find_directory(topic_partition)
+        directory = self.find_directory(topic_partition)
         if directory is None:
             raise KeyError(topic_partition)
         return directory
@@ -212,12 +219,6 @@ class LogManager:
         removal = directory.drop_future(topic_partition)
         if removal is not None:
             self._run(removal)
-
-    def _find_directory(self, topic_partition: TopicPartition) -> LogDirectory | None:
-        for directory in self._directories:
-            if topic_partition in directory.logs:
-                return directory
-        return None
 
     # --- start and stop ---
 
@@ -803,7 +804,7 @@ class LogManager:
         """Return the log of a partition; None if it is not open."""
         if topic_partition == self._opening:
             return None
-        directory = self._find_directory(topic_partition)
+        directory = self.find_directory(topic_partition)
         return None if directory is None else directory.logs[topic_partition]
 
     def create(self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig) -> PartitionLog:
@@ -843,7 +844,7 @@ class LogManager:
         for each in self._ambiguous.pop(topic_partition, () if broken is None else (broken,)):
             self._set_aside(each, topic_partition)
             each.forget(topic_partition)
-        directory = self._find_directory(topic_partition)
+        directory = self.find_directory(topic_partition)
         if directory is None:
             return
         opened = directory.logs[topic_partition]
@@ -886,7 +887,7 @@ class LogManager:
         back to this broker with fewer records. With the old entries, recovery after a crash would then report
         lost records, although no records are lost.
         """
-        directory = self._find_directory(topic_partition)
+        directory = self.find_directory(topic_partition)
         self.delete(topic_partition)
         if directory is not None and not self._is_closed:
             self._write_soon(directory)
@@ -1064,7 +1065,7 @@ class LogManager:
             KafkaError: KAFKA_STORAGE_ERROR, the directory is offline, or its disk failed;
                 UNKNOWN_TOPIC_OR_PARTITION, the log was deleted.
         """
-        directory = self._find_directory(opened.topic_partition)
+        directory = self.find_directory(opened.topic_partition)
         if directory is None or directory.logs[opened.topic_partition] is not opened:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # it was deleted meanwhile
         await self.store_log_starts(directory, [(opened, opened.log_start_offset)])

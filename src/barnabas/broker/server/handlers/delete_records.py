@@ -43,37 +43,62 @@ async def delete_records(
     replicas: ReplicaManager, logs: LogManager, context: RequestContext, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse:
     response = DeleteRecordsResponse()
-    planned: dict[LogDirectory, list[_Deletion]] = {}
+    planned: list[_Deletion] = []
     for topic in request.topics:
         results = []
         for wanted in topic.partitions:
             result = DeleteRecordsPartitionResult(partition_index=wanted.partition_index)
             try:
-                deletion = _plan(replicas, topic.name, wanted.partition_index, wanted.offset, result)
+                planned.append(_plan(replicas, topic.name, wanted.partition_index, wanted.offset, result))
             except KafkaError as error:
                 result.error_code = error.code
-            else:
-                directory = logs.directory_of(deletion.partition.topic_partition)
-                planned.setdefault(directory, []).append(deletion)
             results.append(result)
         response.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
-    for directory, deletions in planned.items():
-        failure = None
-        try:
-            starts = [(deletion.partition.log, deletion.start) for deletion in deletions]
-            await logs.store_log_starts(directory, starts)
-        except KafkaError as error:
-            failure = error
-        for partition, epoch, start, result in deletions:
-            try:
-                if failure is not None:
-                    raise failure
-                partition.check_leader(epoch)
-                partition.log.advance_log_start(start)
-            except KafkaError as error:
-                result.error_code = error.code
-    await _followers_have_deleted([d for ds in planned.values() for d in ds], request.timeout_ms)
+    left = planned
+    while left:
+        directory = logs.find_directory(left[0].partition.topic_partition)
+        deletions, left = _split(logs, left, directory)
+        await _delete(logs, directory, deletions)
+    await _followers_have_deleted(planned, request.timeout_ms)
     return response
+
+
+def _split(
+    logs: LogManager, deletions: list[_Deletion], directory: LogDirectory | None
+) -> tuple[list[_Deletion], list[_Deletion]]:
+    """Return the deletions in logs of `directory`, and the others.
+
+    A log can move to another directory while the deletions in a third one are stored. So call this again for
+    each directory.
+    """
+    found: tuple[list[_Deletion], list[_Deletion]] = [], []
+    for deletion in deletions:
+        found[logs.find_directory(deletion.partition.topic_partition) is not directory].append(deletion)
+    return found
+
+
+async def _delete(logs: LogManager, directory: LogDirectory | None, deletions: list[_Deletion]) -> None:
+    """Store the new start offsets of logs in one directory, and then advance the logs.
+
+    Write an error into the `result` of each deletion that fails. `directory` is None if there are no logs any
+    more.
+    """
+    failure = None
+    try:
+        if directory is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        starts = [(deletion.partition.log, deletion.start) for deletion in deletions]
+        await logs.store_log_starts(directory, starts)
+    except KafkaError as error:
+        failure = error
+    for partition, epoch, start, result in deletions:
+        try:
+            if failure is not None:
+                raise failure
+            partition.check_leader(epoch)
+            partition.log.advance_log_start(start)
+        except KafkaError as error:
+            result.error_code = error.code
 
 
 class _Deletion(NamedTuple):

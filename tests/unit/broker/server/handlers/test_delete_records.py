@@ -20,10 +20,10 @@ from barnabas.kafka.protocol.messages.delete_records import (
 
 
 class FakePartition:
-    topic_partition = TopicPartition("t", 0)
     leader_epoch = 5
 
-    def __init__(self):
+    def __init__(self, index=0):
+        self.topic_partition = TopicPartition("t", index)
         self.watchers = {}
         #: where the follower's log starts
         self.follower_start = 0
@@ -64,7 +64,7 @@ def delete(partition, offset, timeout_ms=1000):
     async def store(directory, starts):
         pass
 
-    logs = SimpleNamespace(directory_of=lambda topic_partition: "/data", store_log_starts=store)
+    logs = SimpleNamespace(find_directory=lambda topic_partition: "/data", store_log_starts=store)
     replicas = SimpleNamespace(find=lambda topic, index: partition)
     wanted = DeleteRecordsPartition(partition_index=0, offset=offset)
     request = DeleteRecordsRequest(
@@ -119,3 +119,44 @@ def test_what_the_followers_have_deleted_before_is_answered_at_once(partition):
         assert await delete(partition, 7, timeout_ms=0) == 7
 
     run_virtual(main())
+
+
+def test_a_start_is_stored_in_the_directory_to_which_the_log_has_moved_meanwhile():
+    """The deletions in another directory are stored first."""
+    partitions = [FakePartition(0), FakePartition(1), FakePartition(2)]
+    directories = {0: "/a", 1: "/b", 2: "/b"}
+    stored = []
+
+    async def store(directory, starts):
+        stored.append((directory, [log for log, _ in starts]))
+        await asyncio.sleep(1)
+        directories[1] = "/c"
+
+    logs = SimpleNamespace(
+        find_directory=lambda name: directories.get(name.partition), store_log_starts=store
+    )
+    replicas = SimpleNamespace(find=lambda topic, index: partitions[index])
+    wanted = [DeleteRecordsPartition(partition_index=index, offset=7) for index in range(3)]
+    request = DeleteRecordsRequest(timeout_ms=0, topics=[DeleteRecordsTopic(name="t", partitions=wanted)])
+    run_virtual(handler.delete_records.handle(replicas, logs, None, request))
+    logs_of = [partition.log for partition in partitions]
+    assert stored == [("/a", [logs_of[0]]), ("/c", [logs_of[1]]), ("/b", [logs_of[2]])]
+    assert [partition.start for partition in partitions] == [7, 7, 7]
+
+
+def test_a_partition_whose_log_is_deleted_meanwhile_is_unknown():
+    partitions = [FakePartition(0), FakePartition(1)]
+    directories = {0: "/a", 1: "/b"}
+
+    async def store(directory, starts):
+        directories.pop(1, None)
+
+    logs = SimpleNamespace(
+        find_directory=lambda name: directories.get(name.partition), store_log_starts=store
+    )
+    replicas = SimpleNamespace(find=lambda topic, index: partitions[index])
+    wanted = [DeleteRecordsPartition(partition_index=index, offset=7) for index in range(2)]
+    request = DeleteRecordsRequest(timeout_ms=0, topics=[DeleteRecordsTopic(name="t", partitions=wanted)])
+    response = run_virtual(handler.delete_records.handle(replicas, logs, None, request))
+    codes = [result.error_code for result in response.topics[0].partitions]
+    assert codes == [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
