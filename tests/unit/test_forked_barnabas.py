@@ -197,13 +197,13 @@ def test_threads_start_processes_at_the_same_time(tmp_path: Path, forked: list[i
         {"close_fds": False},
         {"process_group": 0},
         {"executable": sys.executable},
-        {"env": os.environ | {"PYTHONPATH": "elsewhere"}},
+        {"env": {"PYTHONPATH": "elsewhere"}},
         {"args": ["sh", "-c", "exit 0"]},
         {"args": "exit 0", "shell": True},
         {"args": [sys.executable, "-c", ""]},
         {"args": [sys.executable, "-m", "json.tool", "--help"]},
     ],
-    ids=str,
+    ids=lambda call: " ".join(call),
 )
 def test_popen_starts_what_is_not_to_be_forked(call: dict[str, Any], forked: list[int]) -> None:
     command: dict[str, Any] = {"args": [*COMMAND, "--version"], "stdout": subprocess.DEVNULL, "timeout": 60}
