@@ -108,7 +108,9 @@ def fork_from_now_on() -> None:
 
 def _call(args: Any, cwd: Any, env: Any, start_new_session: bool, **options: Any) -> Call | None:
     """Return the call for the arguments of Popen, or None if their process is not to be forked."""
-    if any(options[name] != value for name, value in _DEFAULTS.items()) or isinstance(args, str):
+    if isinstance(args, (str, bytes, os.PathLike)):
+        return None
+    if any(options[name] != value for name, value in _DEFAULTS.items()):
         return None
     python, minus_m, module, *more = [*map(os.fspath, args), "", "", ""][: max(3, len(args))]
     environment = dict(os.environ if env is None else env)

@@ -245,6 +245,29 @@ def test_a_former_coordinator_does_not_replace_the_state_that_its_successor_has_
     coordinate(scenario)
 
 
+@pytest.mark.parametrize("is_appended", [False, True])
+def test_an_alteration_that_was_fenced_ends_when_this_broker_no_longer_coordinates_the_group(
+    coordinate, is_appended
+):
+    """It raises the group epoch. The runtime drops this operation of a shard that is gone."""
+
+    async def scenario(groups):
+        groups.topics(t=1)
+        groups.persister.open.clear()
+        altering = asyncio.create_task(alter(groups, {("t", 0): 5}))
+        await settle()
+        groups.persister.states[key("t", 0)] = ShareState(77, 3, 500, 2, ())
+        if is_appended:
+            groups.log.hold = True
+            groups.persister.open.set()
+            await settle()
+        groups.coordinator.resign(groups.coordinator.partition_for("g"))
+        groups.persister.open.set()
+        assert await asyncio.wait_for(altering, 3) == ErrorCode.NOT_COORDINATOR
+
+    coordinate(scenario)
+
+
 def test_many_partitions_are_initialized_a_hundred_at_a_time(coordinate, told):
     async def scenario(groups):
         groups.topics(t=250)

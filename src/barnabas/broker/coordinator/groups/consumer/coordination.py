@@ -100,6 +100,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, GroupDraft]):
         """
         self._regexes.stop()
         self._delayed.stop()
+        super().unload()
 
     def forget(self, group: ConsumerGroup) -> None:
         """Remove all state of a deleted group."""

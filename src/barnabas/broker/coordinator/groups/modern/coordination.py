@@ -42,6 +42,18 @@ class ModernGroups(Generic[G, D]):
         self._group_class = group_class
         self._draft_class = draft_class
         self._type_name = type_name
+        #: the calls of `_change` that wait for their records
+        self._changes: set[asyncio.Future[None]] = set()
+        self._is_unloaded = False
+
+    def unload(self) -> None:
+        """Fail all changes that wait, with NOT_COORDINATOR: this broker no longer has the shard.
+
+        The runtime drops their operations without a word.
+        """
+        self._is_unloaded = True
+        for done in list(self._changes):
+            _end(done, KafkaError(ErrorCode.NOT_COORDINATOR))
 
     def _group(self, group_id: str) -> G | None:
         """Return the group with this id; None if there is none of this type."""
@@ -80,30 +92,43 @@ class ModernGroups(Generic[G, D]):
         If the group no longer exists, do nothing.
 
         Raises:
-            KafkaError: the records cannot be stored; or the error of `change`, and nothing has changed.
+            KafkaError: NOT_COORDINATOR, this broker no longer has the shard; the records cannot be stored; or
+                the error of `change`, and nothing has changed.
         """
+        if self._is_unloaded:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def run(_shard: Any) -> Result[None]:
             group = self._group(group_id)
             if group is None:
-                done.set_result(None)
+                _end(done)
                 return Result()
             draft = self._draft_class(group)
             try:
                 change(draft)
             except Exception as error:
-                done.set_exception(error)
+                _end(done, error)
                 return Result()
 
             def then(error: KafkaError | None) -> None:
-                if error is None:
-                    done.set_result(None)
-                else:
-                    done.set_exception(error)
+                _end(done, error)
+                if error is not None:
                     raise error
 
             return Result(records=draft.records, then=then)
 
+        self._changes.add(done)
+        done.add_done_callback(self._changes.discard)
         self._context.write(group_id, run)
         await done
+
+
+def _end(done: asyncio.Future[None], error: Exception | None = None) -> None:
+    """Give a future its result or its error, unless its task was cancelled or the shard was unloaded."""
+    if done.done():
+        return
+    if error is None:
+        done.set_result(None)
+    else:
+        done.set_exception(error)

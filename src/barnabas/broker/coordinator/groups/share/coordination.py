@@ -88,6 +88,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupDraft]):
         """Cancel all computations and initializations, because this broker no longer has the shard."""
         self._delayed.stop()
         self.states.stop()
+        super().unload()
 
     def forget(self, group: ShareGroup) -> None:
         """Remove all state of a deleted group."""
