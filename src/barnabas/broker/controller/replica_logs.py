@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from barnabas.base.errors import BarnabasError, ErrorCode
 from barnabas.base.text import logger_of
-from barnabas.base.types import BrokerId, TopicId, TopicPartition
+from barnabas.base.types import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from barnabas.broker.metadata.image import ClusterImage
 from barnabas.broker.storage.log_end import LogEnd
 from barnabas.kafka.protocol.messages.get_replica_log_info import (
@@ -28,27 +28,46 @@ Ask: TypeAlias = Callable[[BrokerId, Request], Awaitable[Any]]
 _AT_ONCE = 500
 
 
+class ReplicaLog(NamedTuple):
+    """The end and the leader epochs of a replica's log, as its broker reports them."""
+
+    end: LogEnd
+    #: the latest leader epochs, each with its first offset, in ascending order; empty from a broker of 0.2.0
+    epoch_starts: tuple[tuple[LeaderEpoch, Offset], ...] = ()
+
+
 async def log_ends(
     ask: Ask, image: ClusterImage, wanted: Mapping[TopicPartition, Iterable[BrokerId]]
 ) -> dict[TopicPartition, dict[BrokerId, LogEnd]]:
-    """Ask the `wanted` brokers of each partition for the ends of their logs.
+    """Return the ends of logs; see `replica_logs`."""
+    found = await replica_logs(ask, image, wanted)
+    return {
+        partition: {broker: each.end for broker, each in logs.items()} for partition, logs in found.items()
+    }
 
-    Return the ends by partition and broker. The result lacks brokers that do not answer, that answer with an
+
+async def replica_logs(
+    ask: Ask, image: ClusterImage, wanted: Mapping[TopicPartition, Iterable[BrokerId]]
+) -> dict[TopicPartition, dict[BrokerId, ReplicaLog]]:
+    """Ask the `wanted` brokers of each partition for the ends and the leader epochs of their logs.
+
+    Return them by partition and broker. The result lacks brokers that do not answer, that answer with an
     error, or that have registered again since `image`.
     """
     by_broker: dict[BrokerId, list[TopicPartition]] = {}
     for partition, brokers in wanted.items():
         for broker in brokers:
             by_broker.setdefault(broker, []).append(partition)
-    found: dict[TopicPartition, dict[BrokerId, LogEnd]] = {}
+    found: dict[TopicPartition, dict[BrokerId, ReplicaLog]] = {}
     answers = await asyncio.gather(
         *(_of_broker(ask, image, broker, partitions) for broker, partitions in sorted(by_broker.items()))
     )
     for broker, answer in zip(sorted(by_broker), answers, strict=True):
         for partition, info in answer.items():
             if info.error_code == ErrorCode.NONE:
-                reach = LogEnd(info.last_written_leader_epoch, info.log_end_offset)
-                found.setdefault(partition, {})[broker] = reach
+                end = LogEnd(info.last_written_leader_epoch, info.log_end_offset)
+                starts = tuple((each.leader_epoch, each.start_offset) for each in info.epoch_starts)
+                found.setdefault(partition, {})[broker] = ReplicaLog(end, starts)
     return found
 
 

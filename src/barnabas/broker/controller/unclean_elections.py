@@ -1,4 +1,8 @@
-"""Elects leaders of partitions in which no replica certainly has all committed records (KIP-966)."""
+"""Elects leaders of partitions in which no replica certainly has all committed records (KIP-966).
+
+An election needs the logs of all replicas that were last in sync. Each of them can have lost its last records
+in a power cut, so also another replica can have the longest log.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +21,13 @@ from barnabas.broker.controller.partition_changes import (
     elect_longest_log,
     elect_uncleanly,
 )
-from barnabas.broker.controller.replica_logs import Ask, log_ends
+from barnabas.broker.controller.replica_logs import Ask, ReplicaLog, replica_logs
 from barnabas.broker.controller.writes import ControllerWrites
 from barnabas.broker.metadata.configs import ConfigResolver
 from barnabas.broker.metadata.image import ClusterImage, PartitionState, TopicImage
 from barnabas.broker.metadata.loader import MetadataLoader
 from barnabas.broker.metadata.store import StoreError
-from barnabas.broker.storage.log_end import LogEnd, longest_log
+from barnabas.broker.storage.log_end import LogEnd, longest_log, may_contain
 
 log = logger_of(__name__)
 
@@ -93,7 +97,7 @@ class UncleanElections:
         wanted = self._wanted(image)
         if not wanted:
             return
-        found = await log_ends(self._ask, image, wanted)
+        found = await replica_logs(self._ask, image, wanted)
         async with self._writes.deciding() as now:
             self._writes.require_controller()
             still = self._wanted(now)
@@ -101,18 +105,18 @@ class UncleanElections:
             changes: dict[TopicPartition, tuple[PartitionState, PartitionState]] = {}
             for partition in still:
                 state = now.partition(partition)
-                ends = found.get(partition, {})
+                logs = found.get(partition, {})
                 if state is None or state != image.partition(partition):
                     continue
                 is_unclean = self._is_unclean(now, partition)
-                if not is_unclean and not ends.keys() >= set(state.last_known_elr):
+                if not is_unclean and not logs.keys() >= set(state.last_known_elr):
                     continue
-                ends = {broker: ends[broker] for broker in still[partition] if broker in ends}
-                if any(now.brokers[broker].epoch != image.brokers[broker].epoch for broker in ends):
+                logs = {broker: logs[broker] for broker in still[partition] if broker in logs}
+                if any(now.brokers[broker].epoch != image.brokers[broker].epoch for broker in logs):
                     continue  # it may reach less far than it did
-                if ends:
-                    leader = longest_log(ends)
-                    elected[partition] = ends[leader]
+                if logs:
+                    leader = _choose(state, logs)
+                    elected[partition] = logs[leader].end
                     changes[partition] = (
                         state,
                         elect_uncleanly(state, leader)
@@ -207,6 +211,25 @@ class UncleanElections:
 
     def _is_unclean(self, image: ClusterImage, partition: TopicPartition) -> bool:
         return self._configs.topic_config(image, partition.topic).unclean_leader_election_enable
+
+
+def _choose(state: PartitionState, logs: Mapping[BrokerId, ReplicaLog]) -> BrokerId:
+    """Return the replica with the longest log that has all records of those that were last in sync.
+
+    Another replica can have a higher last epoch, from a leadership in which nothing was committed. A later
+    leader then committed records of earlier epochs, and appended none of its own. Such a log lacks them.
+    """
+    last = {*state.isr, *state.elr, *state.last_known_elr}
+    in_sync = {broker: each.end for broker, each in logs.items() if broker in last}
+    if not in_sync:
+        return longest_log({broker: each.end for broker, each in logs.items()})
+    best = longest_log(in_sync)
+    others = {
+        broker: each.end
+        for broker, each in logs.items()
+        if broker not in last and may_contain(each.epoch_starts, each.end.end, in_sync[best])
+    }
+    return longest_log({best: in_sync[best], **others})
 
 
 def _report(

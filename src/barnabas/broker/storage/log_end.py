@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from barnabas.base.types import NO_LEADER_EPOCH, LeaderEpoch, Offset
@@ -31,3 +31,23 @@ def longest_log(ends: Mapping[K, LogEnd]) -> K:
     others = [key for key in ends if key not in emptied] or emptied
     best = max(others, key=lambda key: ends[key])
     return max((best, *emptied), key=lambda key: ends[key].end)
+
+
+def may_contain(epoch_starts: Sequence[tuple[LeaderEpoch, Offset]], end: Offset, other: LogEnd) -> bool:
+    """Whether a log may have all records of another log of the partition.
+
+    Two logs that have a record of the same leader epoch at the same offset are equal up to there. So a log
+    has all records of the other one if its own records of the other one's last epoch reach as far.
+
+    Args:
+        epoch_starts: the latest leader epochs of the log, each with its first offset, in ascending order;
+            empty if they are not known.
+        end: end offset of the log.
+        other: the end of the other log.
+    """
+    starts = dict(epoch_starts)
+    if not starts or other.epoch < min(starts):
+        return True  # nobody knows
+    if other.epoch not in starts:
+        return False
+    return min((start for epoch, start in epoch_starts if epoch > other.epoch), default=end) >= other.end

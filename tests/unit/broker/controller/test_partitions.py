@@ -21,9 +21,12 @@ from barnabas.broker.controller.configs import AlterOperation, ResourceType
 from barnabas.broker.controller.elections import ElectionType
 from barnabas.broker.controller.partition_changes import Eligibility
 from barnabas.broker.controller.partitions import IsrProposal
+from barnabas.broker.controller.replica_logs import ReplicaLog
+from barnabas.broker.controller.unclean_elections import _choose
 from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.image import BrokerState, PartitionState, TopicImage
 from barnabas.broker.metadata.store import UnknownOutcomeError
+from barnabas.broker.storage.log_end import LogEnd
 from barnabas.kafka.protocol.messages.get_replica_log_info import (
     GetReplicaLogInfoResponse,
     PartitionLogInfo,
@@ -860,6 +863,26 @@ def test_of_equally_long_logs_that_of_a_replica_that_was_in_sync_leads() -> None
         await cluster.has(leader=3, isr=(3,))
 
     play(scenario, brokers=4)
+
+
+@pytest.mark.parametrize(
+    ("stale", "leader"),
+    [
+        (ReplicaLog(LogEnd(3, 21), ((2, 0), (3, 14))), 1),  # its records of epoch 3 were never committed
+        (ReplicaLog(LogEnd(3, 21), ((2, 0), (3, 19))), 2),
+        (ReplicaLog(LogEnd(2, 21), ((2, 0),)), 2),
+        (ReplicaLog(LogEnd(3, 21)), 2),  # a broker of 0.2.0 tells no epochs
+    ],
+)
+def test_replica_that_was_out_of_sync_leads_only_with_all_records_of_those_that_were_in_sync(
+    stale: ReplicaLog, leader: int
+) -> None:
+    """Simulation seed 600112: after a crash of all brokers, a former leader led again. A later leader had
+    appended nothing, and had committed records of an earlier epoch.
+    """
+    lost = PartitionState((2, 3, 1), (), -1, last_known_elr=(3, 1))
+    logs = {1: ReplicaLog(LogEnd(2, 19)), 2: stale, 3: ReplicaLog(LogEnd(2, 15))}
+    assert _choose(lost, logs) == leader
 
 
 @pytest.mark.parametrize(

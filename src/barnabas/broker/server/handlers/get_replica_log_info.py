@@ -16,11 +16,15 @@ from barnabas.broker.server.requests.order import BetweenBrokers
 from barnabas.broker.server.requests.pieces import Pieces
 from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.get_replica_log_info import (
+    EpochStart,
     GetReplicaLogInfoRequest,
     GetReplicaLogInfoResponse,
     PartitionLogInfo,
     TopicPartitionLogInfo,
 )
+
+#: the most leader epochs in the answer about one log
+_MAX_EPOCHS = 100
 
 
 @handles(
@@ -61,4 +65,8 @@ def _info(replicas: ReplicaManager, topic_id: TopicId, number: int) -> Partition
         last_written_leader_epoch=partition.log.latest_epoch,
         current_leader_epoch=partition.leader_epoch,
         log_end_offset=partition.log.log_end_offset,
+        epoch_starts=[
+            EpochStart(leader_epoch=epoch, start_offset=start)
+            for epoch, start in partition.log.epochs.entries[-_MAX_EPOCHS:]
+        ],
     )

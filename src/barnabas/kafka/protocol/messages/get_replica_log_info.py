@@ -11,6 +11,7 @@ from barnabas.kafka.protocol.schema import (
     String,
     Struct,
     Uuid,
+    tagged,
 )
 
 
@@ -25,6 +26,11 @@ class GetReplicaLogInfoRequest(Request, key=93, versions=(0, 0), flexible=0):
     topic_partitions: list[TopicPartitions] = []
 
 
+class EpochStart(Struct):
+    leader_epoch: Int32 = 0
+    start_offset: Int64 = 0
+
+
 class PartitionLogInfo(Struct):
     partition: Int32 = 0
     # The leader epoch of the last record; -1 if there is none.
@@ -33,6 +39,8 @@ class PartitionLogInfo(Struct):
     log_end_offset: Int64 = 0
     error_code: Int16 = 0
     error_message: String | None = None
+    # The latest leader epochs of the log, in ascending order. Kafka has no such field.
+    epoch_starts: list[EpochStart] = tagged(10_000, since=0, default=[])
 
 
 class TopicPartitionLogInfo(Struct):
