@@ -59,7 +59,7 @@ PYTEST = $(BIN)/python -m pytest -q --dist loadgroup --no-loadscope-reorder
 
 # tests/slow.py says what is left out
 test: setup
-	$(PYTEST) -n $(or $(WORKERS),3) $(or $(TESTS),-m 'not slow and not compat and not hostile')
+	$(PYTEST) -n $(or $(WORKERS),4) $(or $(TESTS),-m 'not slow and not compat and not hostile')
 
 test-all: setup $(ARCHIVE)
 	$(PYTEST) -n $(or $(WORKERS),6) --durations=50 $(TESTS)
