@@ -165,9 +165,14 @@ def candidates(
     return tuple(replica for replica in last_in_sync_first(state, state.replicas) if replica in electable)
 
 
+def last_in_sync(state: PartitionState) -> set[BrokerId]:
+    """Return the members of the ISR, the ELR and the last known ELR."""
+    return {*state.isr, *state.elr, *state.last_known_elr}
+
+
 def last_in_sync_first(state: PartitionState, brokers: Iterable[BrokerId]) -> list[BrokerId]:
-    """Return `brokers` in their order, but first those in the ISR, the ELR or the last known ELR."""
-    last = {*state.isr, *state.elr, *state.last_known_elr}
+    """Return `brokers` in their order, but first those that were last in sync."""
+    last = last_in_sync(state)
     return sorted(brokers, key=lambda broker: broker not in last)
 
 

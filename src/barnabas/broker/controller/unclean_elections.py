@@ -20,6 +20,7 @@ from barnabas.broker.controller.partition_changes import (
     candidates,
     elect_longest_log,
     elect_uncleanly,
+    last_in_sync,
 )
 from barnabas.broker.controller.replica_logs import Ask, ReplicaLog, replica_logs
 from barnabas.broker.controller.writes import ControllerWrites
@@ -219,17 +220,15 @@ def _choose(state: PartitionState, logs: Mapping[BrokerId, ReplicaLog]) -> Broke
     Another replica can have a higher last epoch, from a leadership in which nothing was committed. A later
     leader then committed records of earlier epochs, and appended none of its own. Such a log lacks them.
     """
-    last = {*state.isr, *state.elr, *state.last_known_elr}
-    in_sync = {broker: each.end for broker, each in logs.items() if broker in last}
-    if not in_sync:
-        return longest_log({broker: each.end for broker, each in logs.items()})
+    ends = {broker: each.end for broker, each in logs.items()}
+    in_sync = {broker: ends[broker] for broker in ends if broker in last_in_sync(state)} or ends
     best = longest_log(in_sync)
     others = {
         broker: each.end
         for broker, each in logs.items()
-        if broker not in last and may_contain(each.epoch_starts, each.end.end, in_sync[best])
+        if broker not in in_sync and may_contain(each.epoch_starts, each.end.end, ends[best])
     }
-    return longest_log({best: in_sync[best], **others})
+    return longest_log({best: ends[best], **others})
 
 
 def _report(

@@ -1258,8 +1258,7 @@ def _contains(whole: PartitionLog, part: PartitionLog) -> bool:
     """
     if part.log_start_offset == part.log_end_offset:
         return part.log_end_offset <= whole.log_end_offset
-    epoch, end = whole.end_offset_for_epoch(part.latest_epoch)
-    return epoch == part.latest_epoch and end >= part.log_end_offset
+    return whole.epochs.contains(part.latest_epoch, part.log_end_offset, whole.log_end_offset)
 
 
 def _open_files(fs: FileSystem) -> int:

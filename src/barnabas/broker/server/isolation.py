@@ -113,7 +113,8 @@ class IsolationWatch:
             return
         if not others:
             self._set(isolated=False)
-        if not others or not is_known:
+            return
+        if not is_known:
             return
         wanted = others if self._is_controller else [controller]
         rest = [broker for broker in others if broker not in wanted] if self._failures else []

@@ -66,6 +66,15 @@ class LeaderEpochs:
             return epoch, self.entries[0].start_offset
         return self.entries[index - 1].epoch, self.entries[index].start_offset
 
+    def contains(self, epoch: int, end_offset: int, log_end_offset: int) -> bool:
+        """Whether the log has all records of another log, which ends in leader epoch `epoch` at `end_offset`.
+
+        Two logs that have a record of the same leader epoch at the same offset are equal up to there. So this
+        log needs records of `epoch` up to `end_offset`. `log_end_offset` is the end of this log.
+        """
+        known, end = self.end_offset(epoch, log_end_offset)
+        return known == epoch and end >= end_offset
+
     def epoch_at(self, offset: int) -> int:
         """Return the leader epoch of the record at `offset`; -1 if it is unknown."""
         index = bisect_right(self.entries, offset, key=lambda entry: entry.start_offset)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from barnabas.base.types import NO_LEADER_EPOCH, LeaderEpoch, Offset
+from barnabas.broker.storage.epochs import EpochEntry, LeaderEpochs
 
 K = TypeVar("K")
 
@@ -34,10 +35,9 @@ def longest_log(ends: Mapping[K, LogEnd]) -> K:
 
 
 def may_contain(epoch_starts: Sequence[tuple[LeaderEpoch, Offset]], end: Offset, other: LogEnd) -> bool:
-    """Whether a log may have all records of another log of the partition.
+    """Whether a log may have all records of another log of the partition (`LeaderEpochs.contains`).
 
-    Two logs that have a record of the same leader epoch at the same offset are equal up to there. So a log
-    has all records of the other one if its own records of the other one's last epoch reach as far.
+    Return True also if the log's older epochs are not known, and the other log ends in one of them.
 
     Args:
         epoch_starts: the latest leader epochs of the log, each with its first offset, in ascending order;
@@ -45,9 +45,7 @@ def may_contain(epoch_starts: Sequence[tuple[LeaderEpoch, Offset]], end: Offset,
         end: end offset of the log.
         other: the end of the other log.
     """
-    starts = dict(epoch_starts)
-    if not starts or other.epoch < min(starts):
-        return True  # nobody knows
-    if other.epoch not in starts:
-        return False
-    return min((start for epoch, start in epoch_starts if epoch > other.epoch), default=end) >= other.end
+    entries = [EpochEntry(*each) for each in epoch_starts]
+    if not entries or other.epoch < entries[0].epoch:
+        return True
+    return LeaderEpochs(entries).contains(other.epoch, other.end, end)
