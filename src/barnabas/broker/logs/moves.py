@@ -127,33 +127,39 @@ class LogMoves:
     async def _move_all(self, target: LogDirectory) -> None:
         retry = _FIRST_RETRY
         while target.futures and target.failure is None:
-            topic_partition = next(iter(target.futures))
+            topic_partition, future = next(iter(target.futures.items()))
             try:
-                await self._move(topic_partition, target)
+                await self._move(topic_partition, future, target)
             except _GivenUpError as error:
                 log.error("%s is not moved to %s: %s", topic_partition, target.path, error)
-                self._logs.drop_copy(topic_partition)
+                self._drop(topic_partition, future, target)
             except (KafkaError, OSError) as error:  # a full disk may have space again
+                if target.futures.get(topic_partition) is not future:
+                    continue  # the move was cancelled, and its copy is closed
                 log.warning("%s is moved to %s later: %s", topic_partition, target.path, error)
-                future = target.futures.pop(topic_partition, None)
-                if future is not None:
-                    target.futures[topic_partition] = future  # the others first
+                target.futures[topic_partition] = target.futures.pop(topic_partition)  # the others first
                 await asyncio.sleep(retry)
                 retry = min(2 * retry, _LAST_RETRY)
             except Exception:
                 log.exception("%s is not moved to %s", topic_partition, target.path)
-                self._logs.drop_copy(topic_partition)
+                self._drop(topic_partition, future, target)
             else:
                 retry = _FIRST_RETRY
 
-    async def _move(self, topic_partition: TopicPartition, target: LogDirectory) -> None:
-        """Copy records until the log has moved, or its move was cancelled.
+    def _drop(self, topic_partition: TopicPartition, future: PartitionLog, target: LogDirectory) -> None:
+        """Cancel the move of the copy `future` to `target`, unless `begin` has cancelled it meanwhile."""
+        if target.futures.get(topic_partition) is future:
+            self._logs.drop_copy(topic_partition)
+
+    async def _move(
+        self, topic_partition: TopicPartition, future: PartitionLog, target: LogDirectory
+    ) -> None:
+        """Copy records to the copy `future` until the log has moved, or its move was cancelled.
 
         Raises:
             _GivenUpError: the move cannot be completed.
             KafkaError, OSError: the move cannot be completed now; a later attempt may succeed.
         """
-        future = target.futures[topic_partition]
         pause = _FIRST_RETRY
         while target.futures.get(topic_partition) is future:
             current = self._logs.get(topic_partition)
@@ -233,8 +239,12 @@ class LogMoves:
     async def _try_to_switch(self, current: PartitionLog, future: PartitionLog, target: LogDirectory) -> bool:
         """Switch the log to the copy's files.
 
-        Return False if this is not possible now: the log or the copy has changed meanwhile, or the log's
-        replica is in `LogManager.incomplete`. The copy also replaces the old files of an earlier move.
+        The copy also replaces the old files of an earlier move. Return False if the switch is not possible
+        now, for one of these reasons:
+
+        - The log or the copy has changed meanwhile.
+        - The log's replica is in `LogManager.incomplete`.
+        - An earlier move of the log has not ended its switch.
 
         Raises:
             _GivenUpError: these old files cannot be removed.
@@ -243,6 +253,8 @@ class LogMoves:
         topic_partition = current.topic_partition
         if topic_partition in self._logs.incomplete:
             return False  # its mark is in its folder
+        if current.is_held:
+            return False  # an earlier move is about to release it
         source = self._logs.directory_of(topic_partition)
         current.is_held = True
         try:

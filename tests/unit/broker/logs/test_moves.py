@@ -35,12 +35,12 @@ CONFIG = TopicConfig(segment_bytes=400, file_delete_delay_ms=1000)
 
 
 class Bench:
-    """A broker's logs in /a and /b. The log of T0 is in /a at first."""
+    """A broker's logs in /a and /b, or in `log_dirs`. The log of T0 is in /a at first."""
 
-    def __init__(self, disk=None, **settings):
+    def __init__(self, disk=None, log_dirs=("/a", "/b"), **settings):
         self.clock = VirtualClock(asyncio.get_running_loop())
         self.disk = disk or FaultyDisk()
-        config = BrokerConfig(node_id=1, log_dirs=("/a", "/b"), **settings)
+        config = BrokerConfig(node_id=1, log_dirs=log_dirs, **settings)
         environment = simulated_environment(clock=self.clock, filesystem=self.disk)
         self.pool = environment.blocking.pool("disk", 2)
         self.logs = LogManager(config, environment, self.pool, lambda path: None)
@@ -213,6 +213,66 @@ def test_a_move_back_gives_the_move_up(play):
         await bench.stop()
 
     play(scenario)
+
+
+def test_a_replaced_move_does_not_end_the_hold_of_the_move_that_replaces_it(play):
+    async def scenario(bench):
+        gates = {path: asyncio.Event() for path in ("/b", "/c")}
+        entered = []
+        write = bench.logs.write_checkpoints
+
+        async def write_late(directory):
+            entered.append(directory.path)
+            await gates[directory.path].wait()
+            await write(directory)
+
+        bench.logs.write_checkpoints = write_late
+        bench.create(20)
+        expected = bench.values()
+        bench.moves.begin(T0, "/b")
+        await bench.until(lambda: entered == ["/b"])
+        bench.moves.begin(T0, "/c")
+        await asyncio.sleep(5)
+        gates["/b"].set()
+        await asyncio.sleep(5)
+        assert entered == ["/b", "/c"]
+        assert bench.log.is_held
+        gates["/c"].set()
+        await bench.moved("/c")
+        assert bench.values() == expected
+        await bench.stop()
+
+    play(scenario, log_dirs=("/a", "/b", "/c"))
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a bug"), OSError(5, "its folder was renamed")])
+def test_an_error_of_a_cancelled_move_does_not_cancel_the_next_one(play, error, caplog):
+    async def scenario(bench):
+        gates = {path: asyncio.Event() for path in ("/b", "/c")}
+        copy_some = bench.moves._copy_some
+
+        async def copy_late(current, future, max_bytes):
+            path = future.env.path
+            await gates[path].wait()
+            if path == "/b":
+                raise error
+            return await copy_some(current, future, max_bytes)
+
+        bench.moves._copy_some = copy_late
+        bench.create(20)
+        bench.moves.begin(T0, "/b")
+        await asyncio.sleep(1)
+        bench.moves.begin(T0, "/c")
+        await asyncio.sleep(1)
+        gates["/b"].set()
+        await asyncio.sleep(1)
+        assert bench.logs.copy_of(T0).path == "/c"
+        assert "is moved to /b later" not in caplog.text
+        gates["/c"].set()
+        await bench.moved("/c")
+        await bench.stop()
+
+    play(scenario, log_dirs=("/a", "/b", "/c"))
 
 
 def test_a_cancelled_move_stays_cancelled_if_its_copy_cannot_be_renamed(play):
