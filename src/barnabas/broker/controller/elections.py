@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from enum import IntEnum
-from typing import TypeAlias
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.text import logger_of
@@ -16,16 +15,13 @@ from barnabas.broker.controller.partition_changes import (
     elect_uncleanly,
     last_in_sync_first,
 )
-from barnabas.broker.controller.replica_logs import Ask, log_ends
+from barnabas.broker.controller.replica_logs import Ask, ReplicaLog, choose_leader, replica_logs
 from barnabas.broker.controller.writes import ControllerWrites
 from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.image import ClusterImage, PartitionState
 from barnabas.broker.metadata.store import Operation
-from barnabas.broker.storage.log_end import LogEnd, longest_log
 
 log = logger_of(__name__)
-
-LogEnds: TypeAlias = dict[TopicPartition, dict[BrokerId, LogEnd]]
 
 
 class ElectionType(IntEnum):
@@ -57,7 +53,7 @@ class ElectionControl:
 
         Args:
             kind: PREFERRED elects the preferred leader. UNCLEAN elects, if there is no leader, the live
-                replica with the furthest log, which may lack committed records.
+                replica with the longest log (`choose_leader`), which may lack committed records.
             partitions: None for all; then the result leaves out partitions that need no election.
 
         The errors are those of `state_of`, ELECTION_NOT_NEEDED, and PREFERRED_LEADER_NOT_AVAILABLE or
@@ -69,9 +65,9 @@ class ElectionControl:
         await self._caught_up()
         self._writes.require_controller()
         asked = await self._writes.settled()
-        ends: LogEnds = {}
+        logs: dict[TopicPartition, dict[BrokerId, ReplicaLog]] = {}
         if kind is ElectionType.UNCLEAN:
-            ends = await log_ends(self._ask, asked, _leaderless(asked, partitions))
+            logs = await replica_logs(self._ask, asked, _leaderless(asked, partitions))
         async with self._writes.answering() as image:
             self._writes.require_controller()
             incomplete = incomplete_replicas(image)
@@ -84,16 +80,16 @@ class ElectionControl:
                         elected = _preferred(state, image)
                     else:
                         still = {
-                            broker: end
-                            for broker, end in ends.get(partition, {}).items()
-                            if _is_the_same(image, asked, broker)
+                            broker: each
+                            for broker, each in logs.get(partition, {}).items()
+                            if state == asked.partition(partition) and _is_the_same(image, asked, broker)
                         }
                         elected = _unclean(state, still, incomplete.get(partition, frozenset()))
                         log.warning(
                             "%s: elected broker %d, as requested: records from offset %d on may be lost",
                             partition,
                             elected.leader,
-                            still[elected.leader].end,
+                            still[elected.leader].end.end,
                         )
                 except KafkaError as error:
                     if partitions is not None or error.code is not ErrorCode.ELECTION_NOT_NEEDED:
@@ -172,17 +168,16 @@ def _preferred(state: PartitionState, image: ClusterImage) -> PartitionState:
 
 
 def _unclean(
-    state: PartitionState, ends: Mapping[BrokerId, LogEnd], incomplete: frozenset[BrokerId]
+    state: PartitionState, logs: Mapping[BrokerId, ReplicaLog], incomplete: frozenset[BrokerId]
 ) -> PartitionState:
-    """Return the state after an unclean election of the candidate whose log reaches furthest.
+    """Return the state after an unclean election of the candidate with the longest log (`choose_leader`).
 
-    Of equally long logs, the log of a replica that was last in sync leads.
+    Of equally long logs, that of a complete replica leads. Of these, that of a replica that was last in sync.
 
     Args:
         state: present state of the partition.
-        ends: last epoch and end of each candidate's log.
-        incomplete: replicas with missing records. Such a replica is elected only if its log reaches further
-            than the logs of all complete candidates.
+        logs: the candidates' logs.
+        incomplete: replicas with missing records.
 
     Raises:
         KafkaError: ELECTION_NOT_NEEDED, the partition has a leader; ELIGIBLE_LEADERS_NOT_AVAILABLE, there is
@@ -190,7 +185,7 @@ def _unclean(
     """
     if state.leader != NO_BROKER:
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED)
-    if not ends:
+    if not logs:
         raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
-    complete_first = sorted(last_in_sync_first(state, ends), key=lambda broker: broker in incomplete)
-    return elect_uncleanly(state, longest_log({broker: ends[broker] for broker in complete_first}))
+    complete_first = sorted(last_in_sync_first(state, logs), key=lambda broker: broker in incomplete)
+    return elect_uncleanly(state, choose_leader(state, {broker: logs[broker] for broker in complete_first}))

@@ -1,4 +1,4 @@
-"""Collects the end positions of replicas' logs from brokers, before an unclean election (KIP-966)."""
+"""Collects the end positions of replicas' logs from brokers, and chooses a leader by them (KIP-966)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any, NamedTuple, TypeAlias
 from barnabas.base.errors import BarnabasError, ErrorCode
 from barnabas.base.text import logger_of
 from barnabas.base.types import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
-from barnabas.broker.metadata.image import ClusterImage
-from barnabas.broker.storage.log_end import LogEnd
+from barnabas.broker.controller.partition_changes import last_in_sync
+from barnabas.broker.metadata.image import ClusterImage, PartitionState
+from barnabas.broker.storage.log_end import LogEnd, longest_log, may_contain
 from barnabas.kafka.protocol.messages.get_replica_log_info import (
     GetReplicaLogInfoRequest,
     GetReplicaLogInfoResponse,
@@ -36,14 +37,28 @@ class ReplicaLog(NamedTuple):
     epoch_starts: tuple[tuple[LeaderEpoch, Offset], ...] = ()
 
 
-async def log_ends(
-    ask: Ask, image: ClusterImage, wanted: Mapping[TopicPartition, Iterable[BrokerId]]
-) -> dict[TopicPartition, dict[BrokerId, LogEnd]]:
-    """Return the ends of logs; see `replica_logs`."""
-    found = await replica_logs(ask, image, wanted)
-    return {
-        partition: {broker: each.end for broker, each in logs.items()} for partition, logs in found.items()
-    }
+def choose_leader(state: PartitionState, logs: Mapping[BrokerId, ReplicaLog]) -> BrokerId:
+    """Return the replica with the longest log that has all records of those that were last in sync.
+
+    Another replica can have a higher last epoch, from a leadership in which nothing was committed. A later
+    leader then committed records of earlier epochs, and appended none of its own. Such a log lacks them. If
+    `logs` has no replica that was last in sync, return the one with the longest log.
+
+    Args:
+        state: state of the partition, which has no leader.
+        logs: logs of the candidates; at least one. Of equally long logs, the first one is chosen.
+    """
+    ends = {broker: each.end for broker, each in logs.items()}
+    in_sync = {broker: ends[broker] for broker in ends if broker in last_in_sync(state)} or ends
+    best = longest_log(in_sync)
+    return longest_log(
+        {
+            broker: each.end
+            for broker, each in logs.items()
+            if broker == best
+            or (broker not in in_sync and may_contain(each.epoch_starts, each.end.end, ends[best]))
+        }
+    )
 
 
 async def replica_logs(
@@ -60,7 +75,10 @@ async def replica_logs(
             by_broker.setdefault(broker, []).append(partition)
     found: dict[TopicPartition, dict[BrokerId, ReplicaLog]] = {}
     answers = await asyncio.gather(
-        *(_of_broker(ask, image, broker, partitions) for broker, partitions in sorted(by_broker.items()))
+        *(
+            _of_broker(ask, image, broker, partitions, has_epochs=True)
+            for broker, partitions in sorted(by_broker.items())
+        )
     )
     for broker, answer in zip(sorted(by_broker), answers, strict=True):
         for partition, info in answer.items():
@@ -85,7 +103,7 @@ async def failed_replicas(
         for number, state in enumerate(topic.partitions)
         if broker in state.replicas
     ]
-    answer = await _of_broker(ask, image, broker, partitions)
+    answer = await _of_broker(ask, image, broker, partitions, has_epochs=False)
     if len(answer) < len(partitions):
         return None
     return frozenset(
@@ -94,7 +112,7 @@ async def failed_replicas(
 
 
 async def _of_broker(
-    ask: Ask, image: ClusterImage, broker: BrokerId, partitions: list[TopicPartition]
+    ask: Ask, image: ClusterImage, broker: BrokerId, partitions: list[TopicPartition], *, has_epochs: bool
 ) -> dict[TopicPartition, PartitionLogInfo]:
     found: dict[TopicPartition, PartitionLogInfo] = {}
     registered = image.brokers.get(broker)
@@ -103,7 +121,9 @@ async def _of_broker(
         for name, number in partitions[first : first + _AT_ONCE]:
             topic_id = image.topics[name].id
             topics.setdefault(topic_id, TopicPartitions(topic_id=topic_id)).partitions.append(number)
-        request = GetReplicaLogInfoRequest(broker_id=broker, topic_partitions=list(topics.values()))
+        request = GetReplicaLogInfoRequest(
+            broker_id=broker, topic_partitions=list(topics.values()), include_epoch_starts=has_epochs
+        )
         try:
             response: GetReplicaLogInfoResponse = await ask(broker, request)
         except BarnabasError as error:

@@ -20,15 +20,14 @@ from barnabas.broker.controller.partition_changes import (
     candidates,
     elect_longest_log,
     elect_uncleanly,
-    last_in_sync,
 )
-from barnabas.broker.controller.replica_logs import Ask, ReplicaLog, replica_logs
+from barnabas.broker.controller.replica_logs import Ask, choose_leader, replica_logs
 from barnabas.broker.controller.writes import ControllerWrites
 from barnabas.broker.metadata.configs import ConfigResolver
 from barnabas.broker.metadata.image import ClusterImage, PartitionState, TopicImage
 from barnabas.broker.metadata.loader import MetadataLoader
 from barnabas.broker.metadata.store import StoreError
-from barnabas.broker.storage.log_end import LogEnd, longest_log, may_contain
+from barnabas.broker.storage.log_end import LogEnd
 
 log = logger_of(__name__)
 
@@ -39,7 +38,7 @@ _NAMED = 20
 
 
 class UncleanElections:
-    """Asks candidates for the ends of their logs, and elects the replica whose log reaches furthest.
+    """Asks candidates for the ends of their logs, and elects the longest one (`choose_leader`).
 
     - Without ``unclean.leader.election.enable``, an election waits until all members of the partition's last
       known ELR run and have answered. Log lines name the awaited brokers.
@@ -116,7 +115,7 @@ class UncleanElections:
                 if any(now.brokers[broker].epoch != image.brokers[broker].epoch for broker in logs):
                     continue  # it may reach less far than it did
                 if logs:
-                    leader = _choose(state, logs)
+                    leader = choose_leader(state, logs)
                     elected[partition] = logs[leader].end
                     changes[partition] = (
                         state,
@@ -212,23 +211,6 @@ class UncleanElections:
 
     def _is_unclean(self, image: ClusterImage, partition: TopicPartition) -> bool:
         return self._configs.topic_config(image, partition.topic).unclean_leader_election_enable
-
-
-def _choose(state: PartitionState, logs: Mapping[BrokerId, ReplicaLog]) -> BrokerId:
-    """Return the replica with the longest log that has all records of those that were last in sync.
-
-    Another replica can have a higher last epoch, from a leadership in which nothing was committed. A later
-    leader then committed records of earlier epochs, and appended none of its own. Such a log lacks them.
-    """
-    ends = {broker: each.end for broker, each in logs.items()}
-    in_sync = {broker: ends[broker] for broker in ends if broker in last_in_sync(state)} or ends
-    best = longest_log(in_sync)
-    others = {
-        broker: each.end
-        for broker, each in logs.items()
-        if broker not in in_sync and may_contain(each.epoch_starts, each.end.end, ends[best])
-    }
-    return longest_log({best: ends[best], **others})
 
 
 def _report(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
 import pytest
@@ -17,9 +17,12 @@ from barnabas.broker.config import BrokerConfig
 from barnabas.broker.controller import NewTopic
 from barnabas.broker.controller.elections import ElectionType
 from barnabas.broker.controller.leader_balance import LeaderBalance, imbalanced
+from barnabas.broker.controller.replica_logs import ReplicaLog
 from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.image import BrokerState, ClusterImage, PartitionState, TopicImage
+from barnabas.broker.storage.log_end import LogEnd
 from barnabas.kafka.protocol.messages.get_replica_log_info import (
+    EpochStart,
     GetReplicaLogInfoResponse,
     PartitionLogInfo,
     TopicPartitionLogInfo,
@@ -89,19 +92,34 @@ def test_a_preferred_leader_that_is_not_in_sync_is_not_available(play: Play) -> 
     play(scenario, others=1)
 
 
-def has_replicas(member: Member, ends: dict[int, int]) -> None:
-    """Let brokers answer with the log end offsets of t-0. A broker that is not in `ends` does not answer."""
+def has_replicas(
+    member: Member,
+    ends: Mapping[int, int | ReplicaLog],
+    meanwhile: Callable[[], Awaitable[None]] | None = None,
+) -> None:
+    """Let brokers answer with the logs of t-0, or with their end offsets in leader epoch 0.
+
+    A broker that is not in `ends` does not answer. Before the first answer, `meanwhile` runs.
+    """
+    pending = [meanwhile] if meanwhile is not None else []
 
     async def ask(broker: int, request: Any) -> Any:
+        while pending:
+            await pending.pop()()
         if broker not in ends:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+        found = ends[broker]
+        end, epoch_starts = found if isinstance(found, ReplicaLog) else ReplicaLog(LogEnd(0, found))
+        info = PartitionLogInfo(
+            partition=0,
+            last_written_leader_epoch=end.epoch,
+            log_end_offset=end.end,
+            epoch_starts=[
+                EpochStart(leader_epoch=epoch, start_offset=start) for epoch, start in epoch_starts
+            ],
+        )
         infos = [
-            TopicPartitionLogInfo(
-                topic_id=request.topic_partitions[0].topic_id,
-                partition_log_info=[
-                    PartitionLogInfo(partition=0, last_written_leader_epoch=0, log_end_offset=ends[broker])
-                ],
-            )
+            TopicPartitionLogInfo(topic_id=request.topic_partitions[0].topic_id, partition_log_info=[info])
         ]
         epoch = member.image.brokers[broker].epoch
         return GetReplicaLogInfoResponse(broker_epoch=epoch, topic_partition_log_info_list=infos)
@@ -139,6 +157,43 @@ def test_of_equally_long_logs_that_of_a_replica_that_was_in_sync_is_elected(play
         await become(member, T0, leader=NO_BROKER, isr=(), elr=(), last_known_elr=(2, 3))
         assert await elect(member, UNCLEAN, [T0]) == {T0: ErrorCode.NONE}
         assert state(member).leader == 3
+
+    play(scenario, others=2)
+
+
+def test_former_leader_with_records_that_were_never_committed_is_not_elected(play: Play) -> None:
+    """The automatic election of simulation seed 600112 has the same rule."""
+
+    async def scenario(member: Member) -> None:
+        stale = ReplicaLog(LogEnd(3, 21), ((2, 0), (3, 14)))
+        has_replicas(member, {1: stale, 3: ReplicaLog(LogEnd(2, 19), ((2, 0),))})
+        await create(member, [2, 1, 3])
+        await member.store.delete(znodes.broker(2))
+        await member.controller.partitions.caught_up()
+        await become(member, T0, leader=NO_BROKER, isr=(), elr=(), last_known_elr=(2, 3))
+        assert await elect(member, UNCLEAN, [T0]) == {T0: ErrorCode.NONE}
+        assert state(member).leader == 3
+
+    play(scenario, others=2)
+
+
+def test_nobody_is_elected_by_logs_from_before_a_change_of_the_partition(play: Play) -> None:
+    """A cancelled reassignment removed the replica with the longest log. Another election could follow."""
+
+    async def scenario(member: Member) -> None:
+        await create(member, [2, 1])
+        await become(member, T0, isr=(2,))
+        assert await member.controller.reassignments.alter({T0: [2, 1, 3]}) == {}
+        await member.store.delete(znodes.broker(2))
+        await member.controller.partitions.caught_up()
+
+        async def cancel() -> None:
+            assert await member.controller.reassignments.alter({T0: None}) == {}
+
+        has_replicas(member, {1: 5, 3: 9}, cancel)
+        assert await elect(member, UNCLEAN, [T0]) == {T0: ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE}
+        assert await elect(member, UNCLEAN, [T0]) == {T0: ErrorCode.NONE}
+        assert state(member).leader == 1
 
     play(scenario, others=2)
 

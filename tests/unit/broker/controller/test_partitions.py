@@ -21,8 +21,7 @@ from barnabas.broker.controller.configs import AlterOperation, ResourceType
 from barnabas.broker.controller.elections import ElectionType
 from barnabas.broker.controller.partition_changes import Eligibility
 from barnabas.broker.controller.partitions import IsrProposal
-from barnabas.broker.controller.replica_logs import ReplicaLog
-from barnabas.broker.controller.unclean_elections import _choose
+from barnabas.broker.controller.replica_logs import ReplicaLog, choose_leader
 from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.image import BrokerState, PartitionState, TopicImage
 from barnabas.broker.metadata.store import UnknownOutcomeError
@@ -48,6 +47,8 @@ class Cluster:
         self.topic: Any = None
         #: how far brokers' logs reach: the last epoch and the end; who is missing does not answer
         self.reach: dict[int, tuple[int, int]] = {}
+        #: of each request for log ends: whether it asked for leader epochs
+        self.asked_for_epochs: list[bool] = []
         #: the partitions of a broker that lie in a failed directory
         self.failed: dict[int, set[int]] = {}
         self.asked: list[int] = []
@@ -66,6 +67,7 @@ class Cluster:
         if broker not in self.reach:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE)
         self.asked.append(broker)
+        self.asked_for_epochs.append(request.include_epoch_starts)
         epoch, end = self.reach[broker]
         failed = self.failed.get(broker, set())
         infos = [
@@ -786,6 +788,7 @@ def test_replicas_in_a_failed_directory_lead_nothing_that_others_can() -> None:
         await cluster.stop(3)
         del cluster.failed[2]
         await cluster.has(2, leader=2, isr=(2,))
+        assert not any(cluster.asked_for_epochs)
 
     play(scenario)
 
@@ -844,6 +847,7 @@ def test_replica_that_was_out_of_sync_leads_if_it_reaches_furthest() -> None:
         for node in (4, 3, 2):
             await cluster.start(node)
         await cluster.has(leader=4, isr=(4,))
+        assert all(cluster.asked_for_epochs)
 
     play(scenario, brokers=4)
 
@@ -882,7 +886,7 @@ def test_replica_that_was_out_of_sync_leads_only_with_all_records_of_those_that_
     """
     lost = PartitionState((2, 3, 1), (), -1, last_known_elr=(3, 1))
     logs = {1: ReplicaLog(LogEnd(2, 19)), 2: stale, 3: ReplicaLog(LogEnd(2, 15))}
-    assert _choose(lost, logs) == leader
+    assert choose_leader(lost, logs) == leader
 
 
 @pytest.mark.parametrize(

@@ -44,14 +44,17 @@ def get_replica_log_info(
         topic_partition_log_info_list=[
             TopicPartitionLogInfo(
                 topic_id=asked.topic_id,
-                partition_log_info=[_info(replicas, asked.topic_id, number) for number in asked.partitions],
+                partition_log_info=[
+                    _info(replicas, asked.topic_id, number, request.include_epoch_starts)
+                    for number in asked.partitions
+                ],
             )
             for asked in request.topic_partitions
         ],
     )
 
 
-def _info(replicas: ReplicaManager, topic_id: TopicId, number: int) -> PartitionLogInfo:
+def _info(replicas: ReplicaManager, topic_id: TopicId, number: int, has_epochs: bool) -> PartitionLogInfo:
     try:
         partition = replicas.find(topic_id, number)
         if partition.unwritable is not None:
@@ -68,5 +71,7 @@ def _info(replicas: ReplicaManager, topic_id: TopicId, number: int) -> Partition
         epoch_starts=[
             EpochStart(leader_epoch=epoch, start_offset=start)
             for epoch, start in partition.log.epochs.entries[-_MAX_EPOCHS:]
-        ],
+        ]
+        if has_epochs
+        else [],
     )

@@ -24,6 +24,8 @@ class GetReplicaLogInfoRequest(Request, key=93, versions=(0, 0), flexible=0):
     # The id of the broker that receives the request.
     broker_id: Int32 = 0
     topic_partitions: list[TopicPartitions] = []
+    # Whether the response has the epoch_starts of each log. Kafka has no such field.
+    include_epoch_starts: Bool = tagged(10_000, since=0, default=False)
 
 
 class EpochStart(Struct):
