@@ -117,7 +117,7 @@ class Controller:
         #: elections of leaders on request
         self.elections = ElectionControl(self._writes, self.partitions.caught_up, ask)
         self._balance = LeaderBalance(self.elections, lambda: self.active, view)
-        self._internal_topics = InternalTopics(lambda: self.active, view, self.reassignments.alter)
+        self._internal_topics = InternalTopics(lambda: self.active, view, self.reassignments.alter_by)
         #: dynamic settings of topics, brokers and groups
         self.configs = ConfigControl(self._writes, configs, broker.id, try_keys)
         #: levels of features

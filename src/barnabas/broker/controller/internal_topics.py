@@ -34,9 +34,8 @@ log = logger_of(__name__)
 #: replicas of internal topics in a cluster, unless a setting gives another number
 CLUSTER_REPLICAS = 3
 
-Reassign = Callable[
-    [Mapping[TopicPartition, Sequence[BrokerId]]], Awaitable[Mapping[TopicPartition, KafkaError]]
-]
+Targets = Mapping[TopicPartition, Sequence[BrokerId]]
+Reassign = Callable[[Callable[[ClusterImage], Targets]], Awaitable[Mapping[TopicPartition, KafkaError]]]
 
 
 class InternalTopics:
@@ -45,7 +44,8 @@ class InternalTopics:
     Args:
         is_due: returns whether this broker is the controller.
         view: settings of this broker, and its image (copy) of the cluster's metadata.
-        reassign: called with partitions and all replicas that they are to have; starts the reassignments, and
+        reassign: called with a function that returns partitions and all replicas that they are to have. It
+            calls this function with an image that has all earlier decisions, starts the reassignments, and
             returns the errors by partition. May raise KafkaError.
     """
 
@@ -75,15 +75,22 @@ class InternalTopics:
     async def _grow(self) -> None:
         while self._must_grow:
             self._must_grow = False
-            if not self._is_due() or not (targets := too_few(self._view.image, self._view.config)):
+            if not self._is_due() or not too_few(self._view.image, self._view.config):
                 return
+            targets: Targets = {}
+
+            def choose(image: ClusterImage) -> Targets:
+                nonlocal targets
+                targets = too_few(image, self._view.config)
+                return targets
+
             try:
-                errors = await self._reassign(targets)
+                failures = list((await self._reassign(choose)).values())
             except KafkaError as error:
-                errors = dict.fromkeys(targets, error)
-            if errors:  # the next broker or controller that comes is the next occasion
-                log.warning("cannot add replicas to internal topics yet: %s", next(iter(errors.values())))
-            else:
+                failures = [error]
+            if failures:  # the next broker or controller that comes is the next occasion
+                log.warning("cannot add replicas to internal topics yet: %s", failures[0])
+            elif targets:
                 log.info("%d partitions of internal topics get more replicas", len(targets))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.tasks import start_task, stop_tasks
@@ -22,6 +23,9 @@ from barnabas.broker.metadata.loader import MetadataLoader
 from barnabas.broker.metadata.store import Operation, Set, StoreError
 
 log = logger_of(__name__)
+
+#: new replicas of partitions, the preferred leader first; None cancels the partition's reassignment
+Targets: TypeAlias = Mapping[TopicPartition, Sequence[BrokerId] | None]
 
 #: largest number of partitions of a topic that one transaction changes. The transaction also writes the
 #: topic's node, which can be as large as the state nodes of all these partitions together
@@ -66,15 +70,21 @@ class ReassignmentControl:
         self._must_finish = False
 
     async def alter(
-        self, targets: Mapping[TopicPartition, Sequence[BrokerId] | None], *, may_change_factor: bool = True
+        self, targets: Targets, *, may_change_factor: bool = True
+    ) -> dict[TopicPartition, KafkaError]:
+        """Start or cancel the reassignments in `targets`, as `alter_by` does."""
+        return await self.alter_by(lambda _: targets, may_change_factor=may_change_factor)
+
+    async def alter_by(
+        self, choose: Callable[[ClusterImage], Targets], *, may_change_factor: bool = True
     ) -> dict[TopicPartition, KafkaError]:
         """Start or cancel reassignments. Return the error of each partition that is not changed.
 
         This method does not wait for the end of the reassignments.
 
         Args:
-            targets: new replicas of each partition, the preferred leader first; None cancels the partition's
-                reassignment.
+            choose: called once with an image that has all earlier decisions; returns the reassignments to
+                start or cancel. No other decision is made before they are stored.
             may_change_factor: whether a partition may get more or fewer replicas (KIP-860).
 
         Returns:
@@ -92,7 +102,7 @@ class ReassignmentControl:
             eligible = eligibility_of(image)
             errors: dict[TopicPartition, KafkaError] = {}
             changes: dict[TopicPartition, PartitionState] = {}
-            for partition, target in targets.items():
+            for partition, target in choose(image).items():
                 try:
                     state = state_of(image, partition)
                     begun = _begin(state, target, image, may_change_factor)

@@ -6,13 +6,17 @@ import asyncio
 from typing import Any
 
 import pytest
+from simulation.clocks import ManualClock
 from simulation.memory_store import MemoryServer
 from tests.unit.broker.controller.conftest import Member, join, until
 
 from barnabas.base.errors import KafkaError
-from barnabas.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from barnabas.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.controller import NewTopic
+from barnabas.broker.controller.internal_topics import InternalTopics
+from barnabas.broker.controller.reassignment import target_of
+from barnabas.broker.view import MutableView
 
 INTERNAL = (GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC)
 
@@ -79,6 +83,36 @@ def test_a_replication_factor_that_was_set_is_left_alone() -> None:
         second = await join(server, config(2, **own))
         await until(lambda: {len(each) for each in replicas(first, TRANSACTION_STATE_TOPIC)} == {2})
         assert set(replicas(first, GROUP_METADATA_TOPIC)) == {(1,)}
+        await leave(first, second)
+
+    asyncio.run(scenario())
+
+
+def test_a_reassignment_that_begins_meanwhile_is_not_replaced() -> None:
+    async def scenario() -> None:
+        server = MemoryServer()
+        fixed = {"offsets_topic_replication_factor": 1}
+        first = await join(server, config(1, **fixed))
+        await create(first, GROUP_METADATA_TOPIC)
+        second = await join(server, config(2, **fixed))
+        await until(lambda: len(first.image.brokers) == 2)
+        reassignments = first.controller.reassignments
+        view = MutableView(config(1), ManualClock())
+        view.follow(first.loader)
+        growing = InternalTopics(lambda: True, view, reassignments.alter_by)
+        chosen = {TopicPartition(GROUP_METADATA_TOPIC, 0): (2, 1)}
+        async with reassignments._writes.lock:  # another decision is being made
+            users = asyncio.ensure_future(reassignments.alter(chosen))
+            await asyncio.sleep(0)
+            growing.begin()
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert not users.done()
+        assert await users == {}
+        await until(lambda: {len(each) for each in replicas(first, GROUP_METADATA_TOPIC)} == {2})
+        targets = [target_of(state) for state in first.image.topics[GROUP_METADATA_TOPIC].partitions]
+        assert targets == [(2, 1), *[(1, 2)] * 5]
+        await growing.stop()
         await leave(first, second)
 
     asyncio.run(scenario())
