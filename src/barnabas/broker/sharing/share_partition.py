@@ -161,6 +161,7 @@ class SharePartition:
         self._loop = asyncio.get_running_loop()
         self._in_flight: InFlight | None = None
         self._state_epoch = 0
+        self._initialized_at: Offset = -1
         self._stored_start: Offset = UNKNOWN_OFFSET
         self._has_ended = False
         self._is_waking = False
@@ -572,6 +573,7 @@ class SharePartition:
         )
         flight.start_moved(partition_log.log_start_offset)
         self._state_epoch, self._stored_start = state.state_epoch, state.start_offset
+        self._initialized_at = state.initialized_at
         self._confirmed = self._loop.time()
         self._in_flight = flight
         self._dependencies.counts.loads.add(self._loop.time() - self._began)
@@ -622,7 +624,8 @@ class SharePartition:
             self._checking = None
         if self._writing is not None or self._stored_start != before:
             return  # a write since the read finds out itself
-        if (state.state_epoch, state.start_offset) != (self._state_epoch, self._stored_start):
+        known = self._state_epoch, self._stored_start, self._initialized_at
+        if (state.state_epoch, state.start_offset, state.initialized_at) != known:
             log.info("the state of %s was reset", self)
             self.end(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         self._confirmed = self._loop.time()
@@ -659,7 +662,13 @@ class SharePartition:
             start, finished, batches = flight.begin_write()
             try:
                 await self._dependencies.persister.write(
-                    self.key, self._state_epoch, self.leader_epoch, start, finished, batches
+                    self.key,
+                    self._state_epoch,
+                    self.leader_epoch,
+                    start,
+                    finished,
+                    batches,
+                    self._initialized_at,
                 )
             except KafkaError as error:
                 if flight.write_failed(self._loop.time()):

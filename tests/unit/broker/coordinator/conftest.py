@@ -144,20 +144,26 @@ class MemoryPersister:
         self.log: list[tuple[Any, ...]] = []
 
     async def initialize(
-        self, key: SharePartitionKey, state_epoch: int, start_offset: int, coordinator_epoch: int = -1
+        self,
+        key: SharePartitionKey,
+        state_epoch: int,
+        start_offset: int,
+        coordinator_epoch: int = -1,
+        replaced: int = -1,
     ) -> None:
         await self._answer("initialize", key, state_epoch, start_offset)
         known = self.states.get(key)
         state = ShareState(state_epoch, -1, start_offset, 0, ())
         if known is not None and known.state_epoch >= state_epoch and known != state:
             raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
+        if known is not None and known.initialized_at != replaced:
+            self._check_coordinator_epoch(key, coordinator_epoch)
         self.states[key] = state
-        self.coordinator_epochs[key] = max(coordinator_epoch, self.coordinator_epochs.get(key, -1))
+        self.coordinator_epochs[key] = coordinator_epoch
 
     async def delete(self, key: SharePartitionKey, coordinator_epoch: int = -1) -> None:
         await self._answer("delete", key)
-        if -1 != coordinator_epoch < self.coordinator_epochs.get(key, -1):
-            raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
+        self._check_coordinator_epoch(key, coordinator_epoch)
         self.states.pop(key, None)
         self.coordinator_epochs.pop(key, None)
 
@@ -170,6 +176,10 @@ class MemoryPersister:
 
     async def write(self, *arguments: Any) -> None:
         raise NotImplementedError
+
+    def _check_coordinator_epoch(self, key: SharePartitionKey, coordinator_epoch: int) -> None:
+        if -1 != coordinator_epoch < self.coordinator_epochs.get(key, -1):
+            raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
 
     async def _answer(self, *asked: Any) -> None:
         await asyncio.sleep(0)

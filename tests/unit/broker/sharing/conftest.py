@@ -66,11 +66,22 @@ class Persister:
         await self.may_read.wait()
         return state
 
-    async def write(self, key, state_epoch, leader_epoch, start_offset, delivery_complete_count, batches):
+    async def write(
+        self,
+        key,
+        state_epoch,
+        leader_epoch,
+        start_offset,
+        delivery_complete_count,
+        batches,
+        initialized_at=-1,
+    ):
         self.writes.append((start_offset, delivery_complete_count, [tuple(batch) for batch in batches]))
         await self.may_answer.wait()
         self._fail()
         state = self.states[key]
+        if initialized_at not in (-1, state.initialized_at):
+            raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
         offsets = {
             offset: batch
             for each in (state.batches, batches)
@@ -83,6 +94,7 @@ class Persister:
             start_offset,
             delivery_complete_count,
             tuple(StateBatch(offset, offset, *batch[2:]) for offset, batch in sorted(offsets.items())),
+            state.initialized_at,
         )
 
     def _fail(self):

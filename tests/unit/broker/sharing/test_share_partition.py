@@ -659,6 +659,21 @@ def test_a_state_that_was_reset_under_the_session_of_a_former_member_holds_for_t
 
 
 @scenario
+async def test_acknowledgements_of_a_deleted_group_do_not_count_for_a_new_group_of_its_name():
+    """The new state has the same state epoch, and the leader has not noticed the deletion yet."""
+    queue = Queue()
+    queue.append(3)
+    queue.persister.states[KEY] = ShareState(0, -1, 0, 0, (), initialized_at=5)
+    await queue.acquire("former")
+    anew = queue.persister.states[KEY] = ShareState(0, -1, 0, 0, (), initialized_at=9)
+    with pytest.raises(KafkaError) as refused:
+        await queue.acknowledge(0, 2, member="former")
+    assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert queue.persister.states[KEY] == anew
+    assert await queue.acquire("new") == [(0, 2, 1)]
+
+
+@scenario
 async def test_a_state_that_nobody_has_reset_is_kept_and_read_once_for_many_new_sessions():
     queue = Queue()
     queue.append(3)

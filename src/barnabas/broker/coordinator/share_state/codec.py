@@ -58,6 +58,7 @@ class SnapshotRecord(NamedTuple):
             create_timestamp=created_ms,
             write_timestamp=written_ms,
             coordinator_epoch=coordinator_epoch,
+            initialized_at=state.initialized_at,
             state_batches=_encode_batches(state.batches),
         )
         return key, encode(value, _VERSION, PREFIX.pack(_VERSION))
@@ -132,6 +133,7 @@ def _snapshot(value: bytes) -> Snapshot:
             snapshot.start_offset,
             snapshot.delivery_complete_count,
             _decode_batches(snapshot.state_batches),
+            snapshot.initialized_at,
         ),
         snapshot.create_timestamp,
         snapshot.write_timestamp,

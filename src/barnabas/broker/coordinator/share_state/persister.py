@@ -48,6 +48,9 @@ class ShareState(NamedTuple):
     delivery_complete_count: int = -1
     #: ordered by offset, without overlaps; contiguous batches differ in state or count
     batches: tuple[StateBatch, ...] = ()
+    #: the offset in `__share_group_state` at which the state was initialized; -1 for an unknown one. It
+    #: differs for each initialization of a share partition, also after its group was created again
+    initialized_at: Offset = -1
 
 
 class SharePersister(Protocol):
@@ -64,6 +67,7 @@ class SharePersister(Protocol):
         state_epoch: int,
         start_offset: Offset,
         coordinator_epoch: LeaderEpoch = -1,
+        replaced: Offset = -1,
     ) -> None:
         """Replace the state of a share partition by a new one without batches.
 
@@ -72,11 +76,13 @@ class SharePersister(Protocol):
         same arguments succeeds, and changes nothing, until the partition's leader has changed the state.
 
         `coordinator_epoch` is the leader epoch of the group's `__consumer_offsets` partition; -1 for an
-        unknown one. A group coordinator with a lower epoch cannot delete the new state.
+        unknown one. A group coordinator with a lower epoch cannot delete the new state. It can replace only
+        the state whose `initialized_at` it passes as `replaced`. Between its read of that state and the call,
+        it must have committed a record of the group.
 
         Raises:
             KafkaError: FENCED_STATE_EPOCH, the stored state epoch is higher, or it is equal and the state has
-                changed since its initialization.
+                changed since its initialization; or a later group coordinator has initialized the state.
         """
 
     async def read(self, key: SharePartitionKey, leader_epoch: LeaderEpoch) -> ShareState:
@@ -95,6 +101,7 @@ class SharePersister(Protocol):
         start_offset: Offset,
         delivery_complete_count: int,
         batches: Sequence[StateBatch],
+        initialized_at: Offset = -1,
     ) -> None:
         """Combine `batches` with the stored ones, and drop records below `start_offset`.
 
@@ -105,10 +112,12 @@ class SharePersister(Protocol):
         order of the calls.
 
         `delivery_complete_count` is the number of finished records from the start offset on; -1 for an
-        unknown number (KIP-1226). It replaces the stored number.
+        unknown number (KIP-1226). It replaces the stored number. `initialized_at` is that of the state that
+        the caller has read; -1 is not checked.
 
         Raises:
-            KafkaError: FENCED_STATE_EPOCH, the stored state epoch is higher; FENCED_LEADER_EPOCH, a later
+            KafkaError: FENCED_STATE_EPOCH, the stored state epoch is higher, or the state was initialized
+                again since the caller has read it; FENCED_LEADER_EPOCH, a later
                 leader has read or written the state; INVALID_REQUEST, the state is not initialized, or the
                 batches are not in order or too many.
         """

@@ -136,6 +136,7 @@ class ShareCoordinator(Coordinator[ShareShard]):
         start_offset: Offset,
         delivery_complete_count: int,
         batches: Sequence[StateBatch],
+        initialized_at: Offset = -1,
     ) -> MaybeAwaitable[None]:
         """Run `ShareShard.write`, and count the call in `writes`.
 
@@ -148,7 +149,7 @@ class ShareCoordinator(Coordinator[ShareShard]):
         """
         self.writes += 1
         return self._write_state(
-            key, state_epoch, leader_epoch, start_offset, delivery_complete_count, batches
+            key, state_epoch, leader_epoch, start_offset, delivery_complete_count, batches, initialized_at
         )
 
     summary = reading(ShareShard.summary, _checked)

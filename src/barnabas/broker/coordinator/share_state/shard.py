@@ -125,6 +125,7 @@ class ShareShard:
         state_epoch: int,
         start_offset: Offset,
         coordinator_epoch: LeaderEpoch = _ANY,
+        replaced: Offset = _ANY,
     ) -> Result[None]:
         """Replace the state by a new one: see `SharePersister.initialize`.
 
@@ -134,18 +135,22 @@ class ShareShard:
 
         Raises:
             KafkaError: FENCED_STATE_EPOCH, the stored state epoch is higher than `state_epoch`, or it is
-                equal and the state has changed since its initialization; UNKNOWN_TOPIC_OR_PARTITION, the
-                partition is not in the broker's image of the metadata.
+                equal and the state has changed since its initialization; or a later group coordinator has
+                initialized the state, which is not the one that the caller replaces;
+                UNKNOWN_TOPIC_OR_PARTITION, the partition is not in the broker's image of the metadata.
         """
         held = self.states.get(key)
         before = ShareState() if held is None else held.state
         _check_state_epoch(before, state_epoch)
+        if held is not None and replaced != before.initialized_at:
+            _check_coordinator_epoch(held, coordinator_epoch)
         self._check_exists(key)
         state = ShareState(
             state_epoch=before.state_epoch if state_epoch == _ANY else state_epoch,
             leader_epoch=before.leader_epoch,  # an earlier leader stays fenced
             start_offset=start_offset,
             delivery_complete_count=-1 if start_offset == -1 else 0,
+            initialized_at=before.initialized_at,
         )
         if held is not None and state_epoch == before.state_epoch:
             # A repetition. It must not undo what members have done since, perhaps long ago.
@@ -153,6 +158,8 @@ class ShareShard:
                 raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
             if coordinator_epoch <= held.snapshot.coordinator_epoch:
                 return Result()
+        else:
+            state = state._replace(initialized_at=self._context.log_end())
         return self._snapshot(key, state, None, coordinator_epoch=coordinator_epoch)
 
     def read(self, key: SharePartitionKey, leader_epoch: LeaderEpoch) -> Result[ShareState]:
@@ -182,22 +189,26 @@ class ShareShard:
         start_offset: Offset,
         delivery_complete_count: int,
         batches: Sequence[StateBatch],
+        initialized_at: Offset = _ANY,
     ) -> Result[None]:
         """Combine batches with the stored ones: see `SharePersister.write`.
 
-        Epochs of -1 are not checked. `delivery_complete_count` is the number of finished records from the
-        start offset on; -1 for an unknown number.
+        Epochs of -1 are not checked, nor is an `initialized_at` of -1. `delivery_complete_count` is the
+        number of finished records from the start offset on; -1 for an unknown number.
 
         Raises:
             KafkaError: INVALID_REQUEST, the state is not initialized, or the batches overlap, are not in the
-                order of their offsets, or are too many; FENCED_STATE_EPOCH, the stored state epoch is higher;
-                FENCED_LEADER_EPOCH, a later leader has read or written the state; UNKNOWN_TOPIC_OR_PARTITION,
-                the partition is not in the broker's image of the metadata.
+                order of their offsets, or are too many; FENCED_STATE_EPOCH, the stored state epoch is higher,
+                or the state was initialized again; FENCED_LEADER_EPOCH, a later leader has read or written
+                the state; UNKNOWN_TOPIC_OR_PARTITION, the partition is not in the broker's image of the
+                metadata.
         """
         held = self._find(key)
         state = held.state
         _check_leader_epoch(state, leader_epoch)
         _check_state_epoch(state, state_epoch)
+        if initialized_at not in (_ANY, state.initialized_at):
+            raise KafkaError(ErrorCode.FENCED_STATE_EPOCH, "the state was initialized again")
         self._check_exists(key)
         if not is_ordered(batches):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the batches overlap or are not ordered by offset")
@@ -219,8 +230,7 @@ class ShareShard:
         held = self.states.get(key)
         if held is None:
             return Result()
-        if coordinator_epoch != _ANY and coordinator_epoch < held.snapshot.coordinator_epoch:
-            raise KafkaError(ErrorCode.FENCED_STATE_EPOCH, "the group has another coordinator")
+        _check_coordinator_epoch(held, coordinator_epoch)
         return Result(records=[SnapshotRecord(key, None)])
 
     def summary(self, key: SharePartitionKey) -> ShareState:
@@ -343,6 +353,11 @@ def _check_leader_epoch(state: ShareState, leader_epoch: LeaderEpoch) -> None:
 def _check_state_epoch(state: ShareState, state_epoch: int) -> None:
     if state_epoch != _ANY and state_epoch < state.state_epoch:
         raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
+
+
+def _check_coordinator_epoch(held: StoredState, coordinator_epoch: LeaderEpoch) -> None:
+    if coordinator_epoch != _ANY and coordinator_epoch < held.snapshot.coordinator_epoch:
+        raise KafkaError(ErrorCode.FENCED_STATE_EPOCH, "the group has another coordinator")
 
 
 def _updated(held: StoredState, update: UpdateRecord) -> StoredState:

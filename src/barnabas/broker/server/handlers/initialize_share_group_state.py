@@ -1,7 +1,7 @@
 """InitializeShareGroupState v0: creates the state of a share group in partitions (KIP-932).
 
 The group coordinator sends the request to the share coordinator. It replaces an existing state, unless the
-existing state has a higher state epoch.
+existing state has a higher state epoch, or a later group coordinator has initialized it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def initialize_share_group_state(
         InitializeStateResult,
         PartitionResult,
         lambda key, wanted: shares.initialize(
-            key, wanted.state_epoch, wanted.start_offset, wanted.coordinator_epoch
+            key, wanted.state_epoch, wanted.start_offset, wanted.coordinator_epoch, wanted.replaced
         ),
     )
     return then(results, lambda results: InitializeShareGroupStateResponse(results=results))

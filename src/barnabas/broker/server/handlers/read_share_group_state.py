@@ -53,6 +53,7 @@ def _fields(state: ShareState) -> dict[str, Any]:
     return {
         "state_epoch": state.state_epoch,
         "start_offset": state.start_offset,
+        "initialized_at": state.initialized_at,
         "state_batches": [
             StateBatch(first_offset=first, last_offset=last, delivery_state=delivery, delivery_count=count)
             for first, last, delivery, count in state.batches

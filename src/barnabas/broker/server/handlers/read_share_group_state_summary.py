@@ -49,4 +49,5 @@ def _fields(state: ShareState) -> dict[str, Any]:
         "leader_epoch": state.leader_epoch,
         "start_offset": state.start_offset,
         "delivery_complete_count": state.delivery_complete_count,
+        "initialized_at": state.initialized_at,
     }

@@ -49,6 +49,7 @@ def write_share_group_state(
             wanted.start_offset,
             wanted.delivery_complete_count,
             batches,
+            wanted.initialized_at,
         )
 
     results = each_partition(request, WriteStateResult, PartitionResult, write)

@@ -141,14 +141,16 @@ class CoordinatorPersister:
         state_epoch: int,
         start_offset: Offset,
         coordinator_epoch: LeaderEpoch = -1,
+        replaced: Offset = -1,
     ) -> None:
         data = initialize_share_group_state.PartitionData(
             partition=key.partition,
             state_epoch=state_epoch,
             start_offset=start_offset,
             coordinator_epoch=coordinator_epoch,
+            replaced=replaced,
         )
-        local = partial(self._local.initialize, key, state_epoch, start_offset, coordinator_epoch)
+        local = partial(self._local.initialize, key, state_epoch, start_offset, coordinator_epoch, replaced)
         async with self._turn(key):
             await self._carry_out(_INITIALIZE, key, data, local, _nothing)
 
@@ -164,6 +166,7 @@ class CoordinatorPersister:
                     StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
                     for each in result.state_batches
                 ),
+                initialized_at=result.initialized_at,
             )
 
         async with self._turn(key):
@@ -178,6 +181,7 @@ class CoordinatorPersister:
         start_offset: Offset,
         delivery_complete_count: int,
         batches: Sequence[StateBatch],
+        initialized_at: Offset = -1,
     ) -> None:
         data = write_share_group_state.PartitionData(
             partition=key.partition,
@@ -187,6 +191,7 @@ class CoordinatorPersister:
             delivery_complete_count=delivery_complete_count,
             # These have the fields of the message's batches. Most writes are not sent.
             state_batches=cast(list[write_share_group_state.StateBatch], batches),
+            initialized_at=initialized_at,
         )
         local = partial(
             self._local.write_state,
@@ -196,6 +201,7 @@ class CoordinatorPersister:
             start_offset,
             delivery_complete_count,
             batches,
+            initialized_at,
         )
         async with self._turn(key):
             await self._carry_out(_WRITE, key, data, local, _nothing)
@@ -215,7 +221,11 @@ class CoordinatorPersister:
 
         def state(result: read_share_group_state_summary.PartitionResult) -> ShareState:
             return ShareState(
-                result.state_epoch, result.leader_epoch, result.start_offset, result.delivery_complete_count
+                result.state_epoch,
+                result.leader_epoch,
+                result.start_offset,
+                result.delivery_complete_count,
+                initialized_at=result.initialized_at,
             )
 
         return await self._carry_out(_SUMMARY, key, data, partial(self._local.summary, key), state)

@@ -14,6 +14,7 @@ from barnabas.kafka.protocol.schema import (
     String,
     Struct,
     Uuid,
+    tagged,
 )
 
 
@@ -48,6 +49,8 @@ class PartitionResult(Struct):
     # -1 until the partition's leader has chosen it.
     start_offset: Int64 = 0
     state_batches: list[StateBatch] = []
+    # It differs for each initialization of the share partition. Kafka has no such field.
+    initialized_at: Int64 = tagged(10_000, since=0, default=-1)
 
 
 class ReadStateResult(Struct):

@@ -15,6 +15,7 @@ from barnabas.kafka.protocol.schema import (
     Struct,
     Uuid,
     since,
+    tagged,
 )
 
 
@@ -42,6 +43,8 @@ class PartitionResult(Struct):
     start_offset: Int64 = 0
     # The finished records from the start offset on.
     delivery_complete_count: Int32 = since(1, default=-1)
+    # It differs for each initialization of the share partition. Kafka has no such field.
+    initialized_at: Int64 = tagged(10_000, since=0, default=-1)
 
 
 class ReadStateSummaryResult(Struct):

@@ -16,6 +16,7 @@ from barnabas.kafka.protocol.schema import (
     Struct,
     Uuid,
     since,
+    tagged,
 )
 
 
@@ -36,6 +37,8 @@ class PartitionData(Struct):
     # The finished records from the start offset on.
     delivery_complete_count: Int32 = since(1, default=-1)
     state_batches: list[StateBatch] = []
+    # The `initialized_at` that the leader has read. Kafka has no such field.
+    initialized_at: Int64 = tagged(10_000, since=0, default=-1)
 
 
 class WriteStateData(Struct):

@@ -50,6 +50,8 @@ class ShareSnapshotValue(Message, versions=(0, 0), flexible=0):
     write_timestamp: Int64 = 0
     # The epoch of the group coordinator that has initialized the state. Kafka has no such field.
     coordinator_epoch: Int32 = tagged(10_000, since=0, default=-1)
+    # The offset of the snapshot that initialized the state. Kafka has no such field.
+    initialized_at: Int64 = tagged(10_001, since=0, default=-1)
     state_batches: list[StateBatch] = []
 
 

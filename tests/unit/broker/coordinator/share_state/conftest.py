@@ -51,9 +51,14 @@ class Shares:
         return again
 
     async def initialize(
-        self, epoch: int = 0, start: int = 0, key: SharePartitionKey = KEY, coordinator_epoch: int = -1
+        self,
+        epoch: int = 0,
+        start: int = 0,
+        key: SharePartitionKey = KEY,
+        coordinator_epoch: int = -1,
+        replaced: int = -1,
     ) -> Any:
-        return await ask(lambda: self.coordinator.initialize(key, epoch, start, coordinator_epoch))
+        return await ask(lambda: self.coordinator.initialize(key, epoch, start, coordinator_epoch, replaced))
 
     async def read(self, leader_epoch: int = 0, key: SharePartitionKey = KEY) -> Any:
         return await ask(lambda: self.coordinator.read_state(key, leader_epoch))
@@ -66,10 +71,13 @@ class Shares:
         start: int = -1,
         complete: int = -1,
         key: SharePartitionKey = KEY,
+        initialized_at: int = -1,
     ) -> Any:
         changes = [StateBatch(*batch) for batch in batches]
         return await ask(
-            lambda: self.coordinator.write_state(key, state_epoch, leader_epoch, start, complete, changes)
+            lambda: self.coordinator.write_state(
+                key, state_epoch, leader_epoch, start, complete, changes, initialized_at
+            )
         )
 
     async def delete(self, key: SharePartitionKey = KEY, coordinator_epoch: int = -1) -> Any:

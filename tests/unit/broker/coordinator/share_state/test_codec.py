@@ -26,7 +26,7 @@ batches = st.lists(
     st.builds(StateBatch, int64, int64, st.integers(-128, 127), st.integers(-(2**15), 2**15 - 1)), max_size=4
 ).map(tuple)
 snapshots = st.builds(
-    Snapshot, int32, st.builds(ShareState, int32, int32, int64, int32, batches), int64, int64, int32
+    Snapshot, int32, st.builds(ShareState, int32, int32, int64, int32, batches, int64), int64, int64, int32
 )
 records = st.one_of(
     st.builds(SnapshotRecord, keys, st.none() | snapshots),

@@ -17,7 +17,7 @@ INTERVAL_S = 300
 def test_a_new_state_is_read_as_it_was_initialized(share):
     async def scenario(shares):
         assert await shares.initialize(3, 100) is None
-        assert await shares.read(0) == ShareState(3, 0, 100, 0)
+        assert await shares.read(0) == ShareState(3, 0, 100, 0, initialized_at=0)
         assert shares.stored() == ["snapshot"]
 
     share(scenario)
@@ -54,7 +54,7 @@ def test_writes_are_laid_over_each_other(share):
             StateBatch(6, 9, 0, 1),
         )
         await shares.write((0, 2, 2, 2), start=6, complete=0)
-        assert await shares.read() == ShareState(0, 0, 6, 0, (StateBatch(6, 9, 0, 1),))
+        assert await shares.read() == ShareState(0, 0, 6, 0, (StateBatch(6, 9, 0, 1),), initialized_at=0)
         assert shares.stored() == ["snapshot", "update", "update", "update"]
 
     share(scenario)
@@ -105,7 +105,7 @@ def test_a_new_initialization_replaces_the_state_and_fences_writers_from_before(
         assert await shares.write((0, 9, 2, 1), state_epoch=1, leader_epoch=7) is ErrorCode.FENCED_STATE_EPOCH
         assert await shares.initialize(1, 0) is ErrorCode.FENCED_STATE_EPOCH
         assert await shares.initialize(2, 50) is None
-        assert await shares.read(7) == ShareState(2, 7, 50, 0)
+        assert await shares.read(7) == ShareState(2, 7, 50, 0, initialized_at=2)
         assert await shares.read(6) is ErrorCode.FENCED_LEADER_EPOCH
 
     share(scenario)
@@ -149,10 +149,74 @@ def test_a_repeated_initialization_fences_the_deletions_of_former_group_coordina
     async def scenario(shares):
         await shares.initialize(3, -1, coordinator_epoch=4)
         assert await shares.initialize(3, -1, coordinator_epoch=5) is None
-        assert await shares.initialize(3, -1, coordinator_epoch=4) is None
+        assert await shares.initialize(3, -1, coordinator_epoch=4) is ErrorCode.FENCED_STATE_EPOCH
         assert await shares.delete(coordinator_epoch=4) is ErrorCode.FENCED_STATE_EPOCH
-        await shares.initialize(9, 0, coordinator_epoch=2)  # `__consumer_offsets` was created again
+
+    share(scenario)
+
+
+def test_a_former_group_coordinator_does_not_replace_the_state_of_a_group_that_was_created_again(share):
+    """The former group had a higher epoch. Its coordinator was paused before the request."""
+
+    async def scenario(shares):
+        await shares.initialize(7, -1, coordinator_epoch=4)
+        await shares.delete(coordinator_epoch=5)
+        await shares.initialize(1, -1, coordinator_epoch=5)
+        await shares.write((0, 9, 2, 1), state_epoch=1)
+        before = shares.states
+        assert await shares.initialize(9, -1, coordinator_epoch=4) is ErrorCode.FENCED_STATE_EPOCH
+        assert shares.states == before
+        assert await shares.initialize(9, -1, coordinator_epoch=6) is None
+
+    share(scenario)
+
+
+def test_a_group_coordinator_with_a_low_epoch_replaces_only_the_state_that_it_has_seen(share):
+    """`__consumer_offsets` was created again, so its leader epochs begin anew."""
+
+    async def scenario(shares):
+        await shares.initialize(7, -1, coordinator_epoch=9)
+        seen = (await shares.summary()).initialized_at
+        await shares.initialize(8, -1, coordinator_epoch=9)
+        late = await shares.initialize(20, 0, coordinator_epoch=2, replaced=seen)
+        assert late is ErrorCode.FENCED_STATE_EPOCH
+        seen = (await shares.summary()).initialized_at
+        assert await shares.initialize(20, 0, coordinator_epoch=2, replaced=seen) is None
         assert await shares.delete(coordinator_epoch=2) is None
+
+    share(scenario)
+
+
+def test_a_write_of_an_earlier_life_of_the_group_is_fenced(share):
+    """A leader repeats a write. Meanwhile the group was deleted and created again, with the same epochs."""
+
+    async def scenario(shares):
+        await shares.initialize(1, 0)
+        earlier = (await shares.read()).initialized_at
+        assert await shares.write((0, 4, 2, 1), state_epoch=1, initialized_at=earlier) is None
+        await shares.delete()
+        await shares.initialize(1, 0)
+        before = shares.states
+        late = (5, 9, 2, 1)
+        fenced = ErrorCode.FENCED_STATE_EPOCH
+        assert await shares.write(late, state_epoch=1, initialized_at=earlier) is fenced
+        shares = await shares.restart()
+        assert await shares.write(late, state_epoch=1, initialized_at=earlier) is fenced
+        assert shares.states == before
+        present = (await shares.read()).initialized_at
+        assert await shares.write(late, state_epoch=1, initialized_at=present) is None
+        await shares.coordinator.stop()
+
+    share(scenario)
+
+
+def test_a_repeated_initialization_does_not_fence_the_leader_that_has_read_the_state(share):
+    async def scenario(shares):
+        await shares.initialize(1, 0, coordinator_epoch=4)
+        read = (await shares.read()).initialized_at
+        await shares.initialize(1, 0, coordinator_epoch=5)
+        await shares.coordinator.repeat_snapshots()
+        assert await shares.write((0, 4, 2, 1), state_epoch=1, initialized_at=read) is None
 
     share(scenario)
 
@@ -228,7 +292,7 @@ def test_a_failed_append_changes_nothing(share):
         assert await shares.write((0, 9, 2, 1)) is ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert await shares.initialize(5) is ErrorCode.COORDINATOR_NOT_AVAILABLE
         shares.log.failure = None
-        assert await shares.read(0) == ShareState(0, 0, 0, 0)
+        assert await shares.read(0) == ShareState(0, 0, 0, 0, initialized_at=0)
         await shares.coordinator.prune()
         assert shares.deleted == []
 

@@ -127,6 +127,25 @@ def play() -> Callable[..., None]:
 
 
 @pytest.mark.parametrize("leader", [HERE, THERE])
+def test_the_coordinator_fences_writes_and_initializations_of_an_earlier_group(play, leader):
+    async def scenario(cluster):
+        persister = cluster.persister
+        await persister.initialize(KEY, 3, 5, 6)
+        earlier = (await persister.read(KEY, 8)).initialized_at
+        await persister.initialize(KEY, 4, 5, 6)
+        with pytest.raises(KafkaError) as refused:
+            await persister.write(KEY, 4, 8, 5, 0, (), earlier)
+        assert refused.value.code is ErrorCode.FENCED_STATE_EPOCH
+        for replaced in (-1, earlier):
+            with pytest.raises(KafkaError) as refused:
+                await persister.initialize(KEY, 5, 5, 2, replaced)
+            assert refused.value.code is ErrorCode.FENCED_STATE_EPOCH
+        await persister.initialize(KEY, 5, 5, 2, (await persister.summary(KEY)).initialized_at)
+
+    play(scenario, leader)
+
+
+@pytest.mark.parametrize("leader", [HERE, THERE])
 def test_a_state_is_kept_by_its_coordinator(play, leader):
     async def scenario(cluster):
         persister = cluster.persister
@@ -135,9 +154,9 @@ def test_a_state_is_kept_by_its_coordinator(play, leader):
         await persister.write(KEY, 3, 7, 2, 1, BATCHES)
         state = await persister.read(KEY, 8)
         assert state._replace(delivery_complete_count=-1) == ShareState(
-            3, 8, 5, -1, (BATCHES[0]._replace(first_offset=5), BATCHES[1])
+            3, 8, 5, -1, (BATCHES[0]._replace(first_offset=5), BATCHES[1]), initialized_at=0
         )
-        assert await persister.summary(KEY) == ShareState(3, 8, 5, 1)
+        assert await persister.summary(KEY) == ShareState(3, 8, 5, 1, initialized_at=0)
         with pytest.raises(KafkaError) as refused:
             await persister.write(KEY, 3, 7, 2, 1, BATCHES)
         assert refused.value.code is ErrorCode.FENCED_LEADER_EPOCH

@@ -202,7 +202,7 @@ class ShareStates:
             # Only the coordinator can commit a record: a former one does not replace its successor's state.
             left = await self._persister.summary(key)
             higher = await self._raised_epoch(key.group, left.state_epoch)
-            await self._persister.initialize(key, higher, start_offset, self._epoch())
+            await self._persister.initialize(key, higher, start_offset, self._epoch(), left.initialized_at)
 
     async def _delete(self, key: SharePartitionKey) -> None:
         try:
