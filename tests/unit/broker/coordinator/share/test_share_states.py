@@ -227,6 +227,45 @@ def test_a_state_that_an_earlier_group_has_left_is_replaced(coordinate):
     coordinate(scenario)
 
 
+@pytest.mark.parametrize("asked_by", ["member", "administrator"])
+def test_the_group_epoch_rises_once_above_all_states_that_an_earlier_group_has_left(coordinate, asked_by):
+    async def scenario(groups):
+        groups.topics(t=250)
+        left = {key("t", number): ShareState(77 + number % 3, 3, 500, 2, ()) for number in range(250)}
+        groups.persister.states |= left
+        if asked_by == "member":
+            await groups.share_beat("a", 0, "t")
+            await asyncio.sleep(1)
+            # One epoch replaces the states, and three assign a hundred partitions each.
+            assert groups.share_group().epoch == 80 + 3
+        else:
+            assert await alter(groups, {("t", number): 5 for number in range(250)}) == {}
+            assert groups.share_group().epoch == 80
+        assert all(state.state_epoch >= 80 for state in groups.persister.states.values())
+
+    coordinate(scenario)
+
+
+@pytest.mark.parametrize("asked", ["summary", "initialize"])
+def test_states_that_cannot_be_replaced_do_not_hold_up_the_others(coordinate, asked):
+    async def scenario(groups):
+        groups.topics(t=3)
+        groups.persister.states |= {key("t", number): ShareState(77, 3, 500, 2, ()) for number in range(2)}
+        answer = groups.persister._answer
+
+        async def answer_one(*what):
+            await answer(*what)
+            if what[:2] == (asked, key("t", 1)) and (asked == "summary" or what[2] > 77):
+                raise UNAVAILABLE
+
+        groups.persister._answer = answer_one
+        failures = await alter(groups, {("t", number): 5 for number in range(3)})
+        assert failures == {("t", 1): ErrorCode.COORDINATOR_NOT_AVAILABLE}
+        assert [groups.persister.states[key("t", number)].start_offset for number in range(3)] == [5, 500, 5]
+
+    coordinate(scenario)
+
+
 def test_a_former_coordinator_does_not_replace_the_state_that_its_successor_has_initialized(coordinate):
     """The former one was paused, and has the group's old epoch. Only the successor commits records."""
 

@@ -23,7 +23,11 @@ from barnabas.broker.coordinator.backoff import LimitedWarnings, backoff_ms
 from barnabas.broker.coordinator.groups.share.draft import ShareGroupDraft
 from barnabas.broker.coordinator.groups.share.group import ShareGroup
 from barnabas.broker.coordinator.groups.share.initialization import keys, topics_of
-from barnabas.broker.coordinator.share_state.persister import SharePartitionKey, SharePersister
+from barnabas.broker.coordinator.share_state.persister import (
+    SharePartitionKey,
+    SharePersister,
+    ShareState,
+)
 from barnabas.broker.view import BrokerView
 
 logger = logger_of(__name__)
@@ -110,15 +114,23 @@ class ShareStates:
     async def initialize(self, offsets: Mapping[SharePartitionKey, Offset], state_epoch: int) -> Failures:
         """Initialize the states of partitions. Return an error for each partition that failed.
 
-        The caller must be in the context of `exclusive`. An earlier group of the same name may have left a
-        state with a higher state epoch. Then the group epoch rises above it, and the new state gets the new
-        group epoch.
+        The caller must be in the context of `exclusive`. An earlier group of the same name may have left
+        states with higher state epochs. Then the group epoch rises above all of them at once, and the new
+        states of these partitions get the new group epoch.
 
         Args:
-            offsets: the partitions, with the new start offsets.
+            offsets: the partitions of one group, with the new start offsets.
             state_epoch: the new state epoch.
         """
-        return await self._each(offsets, lambda key: self._initialize(key, state_epoch, offsets[key]))
+        failures = await self._each(
+            offsets, lambda key: self._persister.initialize(key, state_epoch, offsets[key], self._epoch())
+        )
+        fenced = {
+            key: offsets[key] for key, error in failures.items() if error.code is ErrorCode.FENCED_STATE_EPOCH
+        }
+        for key in fenced:
+            del failures[key]
+        return failures | await self._replace(fenced)
 
     async def delete(self, deleted: Collection[SharePartitionKey]) -> Failures:
         """Delete the states of partitions. Return an error for each partition that failed.
@@ -192,17 +204,31 @@ class ShareStates:
             draft.put_partitions(partitions.with_initialized(topics_of(there, partitions.names())))
             self._began(draft)
 
-    async def _initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: Offset) -> None:
+    async def _replace(self, offsets: Mapping[SharePartitionKey, Offset]) -> Failures:
+        """Initialize partitions again whose initialization was fenced, in a higher epoch of the group.
+
+        An earlier group of this name has left their states, or another broker coordinates the group now. Only
+        the coordinator can commit the higher epoch. So a former one replaces no state of its successor.
+        """
+        left: dict[SharePartitionKey, ShareState] = {}
+
+        async def read(key: SharePartitionKey) -> None:
+            left[key] = await self._persister.summary(key)
+
+        failures = await self._each(offsets, read)
+        if not left:
+            return failures
+        highest = max(state.state_epoch for state in left.values())
         try:
-            await self._persister.initialize(key, state_epoch, start_offset, self._epoch())
+            epoch = await self._raised_epoch(next(iter(left)).group, highest)
         except KafkaError as error:
-            if error.code is not ErrorCode.FENCED_STATE_EPOCH:
-                raise
-            # An earlier group of this name has left a state, or another broker coordinates the group now.
-            # Only the coordinator can commit a record: a former one does not replace its successor's state.
-            left = await self._persister.summary(key)
-            higher = await self._raised_epoch(key.group, left.state_epoch)
-            await self._persister.initialize(key, higher, start_offset, self._epoch(), left.initialized_at)
+            return failures | dict.fromkeys(left, error)
+        return failures | await self._each(
+            left,
+            lambda key: self._persister.initialize(
+                key, epoch, offsets[key], self._epoch(), left[key].initialized_at
+            ),
+        )
 
     async def _delete(self, key: SharePartitionKey) -> None:
         try:
