@@ -35,7 +35,7 @@ from barnabas.kafka.protocol.messages.produce import PartitionProduceData, Produ
 from barnabas.kafka.records import Record, encode_batch
 
 #: one of them is coordinated by a broker that is not the controller
-_GROUPS = [f"copies-{number}" for number in range(20)]
+GROUPS = [f"copies-{number}" for number in range(20)]
 #: seconds within which an answer comes that has nothing to wait for
 AT_ONCE = 0.5
 
@@ -46,7 +46,7 @@ class Scene:
     def __init__(self, cluster: SimulatedCluster, survey: Survey) -> None:
         self.cluster = cluster
         self.survey = survey
-        self.group = _GROUPS[0]
+        self.group = GROUPS[0]
 
     @property
     def ensemble(self) -> SimulatedEnsemble:
@@ -58,7 +58,7 @@ class Scene:
 
     async def coordinator_beside_controller(self) -> int:
         """Choose a new `group` whose coordinator is not the controller. Return the coordinator."""
-        for self.group in _GROUPS:
+        for self.group in GROUPS:
             coordinator = await self.coordinator(GROUP, self.group)
             if not self.broker(coordinator).controller.active:
                 return coordinator
