@@ -216,16 +216,20 @@ class SecuredCluster(Secured):
         asyncio.run(add())
 
 
-def secure_cluster(folder: Path, addresses: Iterable[str], data: Path) -> SecuredCluster:
+def secure_cluster(
+    folder: Path, addresses: Iterable[str], data: Path, values: Mapping[str, str]
+) -> SecuredCluster:
     """Make the files that the brokers at some addresses (``host:port``) need, if they are missing.
 
     Args:
         folder: the folder for these files.
         data: the log directory of the first broker.
+        values: the brokers' settings, without those of `--secure`.
 
     Raises:
-        ConfigError: the folder cannot be used.
+        ConfigError: `values` contradict `--secure`, or the folder cannot be used.
     """
+    _refuse_own(values)
     certificates = CertificateFolder(folder)
     hosts = (address.rpartition(":")[0].strip("[]") for address in addresses)
     make_certificate(certificates, tuple(dict.fromkeys((*hosts, *_HERE))))

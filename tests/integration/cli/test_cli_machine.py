@@ -302,6 +302,29 @@ def test_folder_of_several_is_not_opened_by_a_lone_broker(start: Callable[..., M
     with pytest.raises(StoreUnavailableError, match="has the data of several brokers"):
         BrokerServer(config).start()
     assert not exists(OsFileSystem(), f"{machine.folder}/meta.properties")
+    alone = refused(machine.folder / "broker-1")
+    assert f"start them together, with `barnabas start --data {machine.folder}`" in alone
+
+
+def test_start_of_several_beside_a_running_lone_broker_changes_nothing(start: Callable[..., Machine]) -> None:
+    alone = start()
+    assert f"a broker runs in {alone.folder}: stop it first" in refused(
+        alone.folder, "--brokers", "2", "--secure"
+    )
+    assert alone.end()[0] == 0
+    start()
+
+
+def test_broker_that_cannot_be_started_again_is_started_once_it_can(start: Callable[..., Machine]) -> None:
+    machine = start("--brokers", "2")
+    before = machine.pids()[2]
+    file = machine.folder / "broker-2.toml"
+    file.unlink()
+    file.mkdir()  # it cannot be written, as on a full disk
+    os.kill(before, signal.SIGKILL)
+    wait_for(lambda: "broker 2 cannot start: " in "".join(machine.err))
+    file.rmdir()
+    wait_for(partial(serves_again, machine, 2, before))
 
 
 def test_metadata_that_is_lost_is_refused_and_restored_from_the_brokers(

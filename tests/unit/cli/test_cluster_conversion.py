@@ -25,6 +25,7 @@ LONE = {
     "one/metadata.lock": "",
     "one/orders-0/00.log": "records",
     "one/broker-0/partition.metadata": "of the topic broker",
+    "one/metadata-1.journal-0/00.log": "records of the topic metadata-1.journal",
     "two/meta.properties": "node.id=7\n",
     "two/metadata-2.journal": "journal",
     "two/orders-1/00.log": "more records",
@@ -35,6 +36,7 @@ MEMBER = {
     "one/broker-7/meta.properties": "node.id=7\n",
     "one/broker-7/orders-0/00.log": "records",
     "one/broker-7/broker-0/partition.metadata": "of the topic broker",
+    "one/broker-7/metadata-1.journal-0/00.log": "records of the topic metadata-1.journal",
     "two/metadata-2.journal": "journal",
     "two/broker-7/meta.properties": "node.id=7\n",
     "two/broker-7/orders-1/00.log": "more records",
@@ -206,8 +208,13 @@ def test_only_brokers_without_partitions_leave_the_metadata(tmp_path):
         return epochs, deleted
 
     in_store(folder, fill)
-    with pytest.raises(ClusterFolderError, match=r"broker 2 holds 2 partitions: .* plan --brokers 1 \|"):
+    with pytest.raises(
+        ClusterFolderError,
+        match=r"broker 2 holds 2 partitions: .* plan --brokers 1 --replication-factor 1 \|",
+    ):
         conversion.require_drained(folder, [3, 2], [1])
+    with pytest.raises(ClusterFolderError, match=r"broker 3 holds 2 partitions: .* plan --brokers 1,2 \|"):
+        conversion.require_drained(folder, [3], [1, 2])
     in_store(folder, drain)
     conversion.require_drained(folder, [3, 2], [1])
     assert in_store(folder, left) == ({1: 4}, {1})

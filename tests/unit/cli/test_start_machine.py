@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from barnabas.base.errors import ConfigError
-from barnabas.cli.cluster import conversion
+from barnabas.cli.cluster import conversion, planning
+from barnabas.cli.cluster import folder as folder_module
+from barnabas.cli.cluster.control import Command
 from barnabas.cli.cluster.folder import ClusterFolder, ClusterFolderError, Layout
-from barnabas.cli.cluster.run import ClusterRunner
+from barnabas.cli.cluster.run import ClusterRunner, State
+from barnabas.cli.cluster.store import GivenZooKeeper
 from barnabas.cli.start import machine
 from barnabas.cli.start.machine import Services
 
@@ -68,10 +73,55 @@ def test_a_broker_that_joins_gets_the_next_port_and_the_others_keep_theirs(folde
     assert addresses(moved) == {1: "127.0.0.1:5000", 2: "127.0.0.1:5001", 3: "127.0.0.1:5002"}
 
 
-def test_a_lone_broker_keeps_its_id_among_the_new_ones(folder, runner_of):
+@pytest.mark.parametrize(("lone", "ids"), [(2, [1, 2, 3]), (0, [0, 1, 2]), (1001, [1, 2, 1001])])
+def test_a_lone_broker_keeps_its_id_among_the_new_ones(folder, runner_of, lone, ids):
     folder.path.mkdir()
-    (folder.path / "meta.properties").write_text("node.id=2\n")
-    assert sorted(addresses(runner_of(3))) == [1, 2, 3]
+    (folder.path / "meta.properties").write_text(f"node.id={lone}\n")
+    assert sorted(addresses(runner_of(3))) == ids
+
+
+@pytest.mark.parametrize("lone", [0, 1001])
+def test_metrics_have_ports_in_a_row_whatever_the_ids_are(folder, runner_of, lone):
+    folder.path.mkdir()
+    (folder.path / "meta.properties").write_text(f"node.id={lone}\n")
+    runner = runner_of(2, barnabas_metrics_listener="127.0.0.1:9404")
+    runner._store = GivenZooKeeper("zk:2181")
+    listeners = [
+        runner._settings_of(member)["barnabas.metrics.listener"] for member in runner._members.values()
+    ]
+    assert listeners == ["127.0.0.1:9404", "127.0.0.1:9405"]
+
+
+def test_brokers_that_moved_to_a_zookeeper_keep_their_ids(folder):
+    folder.path.mkdir()
+    folder.store_layout(
+        Layout({0: "127.0.0.1:1", 5: "127.0.0.1:2"}, zookeeper="zk:1", is_own_zookeeper=False)
+    )
+    layout = planning.plan(folder, 3, "127.0.0.1", None, None, ["a", "b", "c"])
+    assert layout.addresses == {0: "127.0.0.1:1", 1: "127.0.0.1:9093", 5: "127.0.0.1:2"}
+    assert layout.racks == {0: "a", 1: "b", 5: "c"}
+    assert sorted(planning.plan(folder, None, "127.0.0.1", None, None, ()).addresses) == [0, 5]
+
+
+def test_a_broker_that_cannot_start_again_is_tried_later_and_the_others_serve(runner_of, monkeypatch, capsys):
+    runner = runner_of(2)
+    member = runner._members[2]
+    full = OSError(errno.ENOSPC, "No space left on device")
+    monkeypatch.setattr(folder_module, "write_private", Mock(side_effect=full))
+    runner._store = GivenZooKeeper("zk:2181")
+    command = Command("restart", 2)
+    runner._restart(member, command)
+    said = capsys.readouterr().err
+    assert "broker-2.toml cannot be written: No space left on device: free some space" in said
+    assert "it starts again in 0.5 s" in said
+    assert member.retry_at is not None and member.state is State.ENDED
+    assert "broker-2.toml cannot be written" in command.answers.get()["error"]
+
+
+def test_settings_that_contradict_secure_leave_no_file_that_forbids_a_start_without_it(folder, runner_of):
+    with pytest.raises(ConfigError, match=r"sets ssl\.keystore\.location itself"):
+        runner_of(2, is_secure=True, listeners="SASL_SSL://127.0.0.1:0", ssl_keystore_location="/x")
+    assert not folder.secure.exists()
 
 
 def test_a_broker_that_leaves_must_be_drained_and_leaves_its_folder(folder, runner_of, monkeypatch):

@@ -35,6 +35,15 @@ def check_alone(fs: FileSystem, folders: Sequence[str]) -> None:
             )
 
 
+def cluster_of(fs: FileSystem, folders: Sequence[str]) -> str | None:
+    """Return the folder of the cluster that contains `folders`, log directories of one of its brokers.
+
+    Return None if none of `folders` is in a folder that one ``barnabas`` command uses for several brokers.
+    """
+    parents = (folder.rstrip("/").rpartition("/")[0] or "." for folder in folders)
+    return next((parent for parent in parents if _has(fs, parent, SHARED)), None)
+
+
 def belong_to_cluster(fs: FileSystem, folders: Sequence[str]) -> bool:
     """Whether the files in log directories show that they belong to a broker of a cluster.
 

@@ -18,7 +18,7 @@ from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.copies import FILE_NAMES
 from barnabas.broker.metadata.embedded import EmbeddedStore
 from barnabas.broker.metadata.features import HIGHEST
-from barnabas.broker.metadata.folders import belong_to_cluster, check_alone
+from barnabas.broker.metadata.folders import belong_to_cluster, check_alone, cluster_of
 from barnabas.broker.metadata.importing import check_imported
 from barnabas.broker.metadata.reconnection import persistently
 from barnabas.broker.metadata.store import Create, MetadataStore, NodeExistsError, StoreUnavailableError
@@ -177,6 +177,11 @@ def check_unused(fs: FileSystem, folders: Sequence[str]) -> None:
             and exists(fs, f"{folder}/{name}/{checkpoints.PARTITION_METADATA}")
         ]
         if held or checkpoints.META_PROPERTIES in names:
+            if (cluster := cluster_of(fs, folders)) is not None:
+                raise StoreUnavailableError(
+                    f"{folder} has the data of one of the brokers in {cluster}: start them together, with "
+                    f"`barnabas start --data {cluster}`"
+                )
             if belong_to_cluster(fs, folders):
                 raise StoreUnavailableError(
                     f"the metadata of {folder} is in ZooKeeper: set zookeeper.connect to where it is"

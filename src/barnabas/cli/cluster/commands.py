@@ -18,10 +18,10 @@ from barnabas.cli.cluster.control import ask
 from barnabas.cli.cluster.folder import ClusterFolder
 from barnabas.cli.complete import broker_settings
 from barnabas.cli.options import (
+    BROKER,
     EXISTING_FOLDER,
     FILE,
     FOLDER,
-    INT32,
     Whole,
     assignments_option,
     console_option,
@@ -62,7 +62,7 @@ _OF_EACH_BROKER = {
     "zookeeper.connect": "--zookeeper",
     "barnabas.metrics.listener": "--metrics",
 }
-_broker_argument = click.argument("broker", metavar="N", type=INT32)
+_broker_argument = click.argument("broker", metavar="N", type=BROKER)
 _zookeeper_option = click.option(
     "--zookeeper",
     "address",
@@ -188,8 +188,7 @@ def start(
     if is_secure:
         from barnabas.cli.secure import secure_cluster
 
-        secured = secure_cluster(folder.secure, layout.addresses.values(), folder.data_of(1))
-        secured.settings_with(values)  # refuse now what contradicts it
+        secured = secure_cluster(folder.secure, layout.addresses.values(), folder.data_of(1), values)
     else:
         refuse_to_open([folder.secure], common)
     store: ClusterStore
@@ -316,11 +315,11 @@ def _zookeeper_state(found: Mapping[str, Any]) -> str:
 
 
 @cluster.command(epilog=example("barnabas cluster stop 2\nbarnabas cluster stop --data /var/lib/barnabas"))
-@click.argument("broker", metavar="[N]", type=INT32, required=False)
+@click.argument("broker", metavar="[N]", type=BROKER, required=False)
 @_data_option
 def stop(broker: int | None, data: Path) -> None:
     """Stop broker N cleanly, or the whole cluster. A broker moves its leaders away first."""
-    _change("stop", broker, data, f"Stopped broker {broker}" if broker else "The cluster stops")
+    _change("stop", broker, data, "The cluster stops" if broker is None else f"Stopped broker {broker}")
 
 
 @cluster.command(epilog=example("barnabas cluster kill 2"))

@@ -150,18 +150,21 @@ def require_drained(folder: ClusterFolder, brokers: Collection[BrokerId], kept: 
 
 async def _forget(store: MetadataStore, brokers: frozenset[BrokerId], kept: Collection[BrokerId]) -> None:
     held: Counter[BrokerId] = Counter()
+    most_replicas = 0
     topics = [znodes.topic(name) for name in await store.children(znodes.TOPICS)]
     for path, node in zip(topics, await store.read(topics), strict=True):
         if node is not None:
             for replicas in znodes.decoded(path, znodes.decode_topic, node.data).replicas:
                 held.update(brokers.intersection(replicas))
+                most_replicas = max(most_replicas, len(replicas))
     if held:
         broker, count = min(held.items())
-        remaining = ",".join(map(str, sorted(kept)))
+        options = f"--brokers {','.join(map(str, sorted(kept)))}"
+        if most_replicas > len(kept):
+            options += f" --replication-factor {len(kept)}"
         raise ClusterFolderError(
             f"broker {broker} holds {count} partitions: start all brokers, have `barnabas topics reassign "
-            f"plan --brokers {remaining} | barnabas topics reassign execute --wait -` move them, and try "
-            "again"
+            f"plan {options} | barnabas topics reassign execute --wait -` move them, and try again"
         )
     operations: list[Operation] = []
     epochs = await store.exists(znodes.BROKER_EPOCHS)
@@ -215,8 +218,9 @@ def _last(names: Sequence[str], last: str) -> list[str]:
 
 def _stays(directory: Path, name: str) -> bool:
     """Whether an entry of a log directory does not belong to the lone broker."""
-    is_journal = any(name.startswith(journal) for journal in FILE_NAMES)
-    return name in _STAY or is_journal or _OWN.fullmatch(name) is not None or _is_member(directory / name)
+    path = directory / name
+    is_journal = any(name.startswith(journal) for journal in FILE_NAMES) and not path.is_dir()
+    return name in _STAY or is_journal or _OWN.fullmatch(name) is not None or _is_member(path)
 
 
 def _is_member(path: Path) -> bool:

@@ -21,9 +21,10 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
+from itertools import count as numbers_from
 from pathlib import Path
 from typing import IO, Any
 
@@ -31,6 +32,8 @@ from barnabas.base.environment.filesystem import Lock
 from barnabas.base.environment.os_filesystem import OsFileSystem
 from barnabas.base.errors import BarnabasError
 from barnabas.base.settings_file import dump_toml
+from barnabas.broker.storage import checkpoints
+from barnabas.broker.storage.harm import cure_of
 from barnabas.client.certificate_folder import write_private
 
 
@@ -56,6 +59,17 @@ class Layout:
     zookeeper: str | None = None
     is_own_zookeeper: bool = True
     is_embedded: bool = False
+
+
+def ids_of(existing: Collection[int], count: int) -> list[int]:
+    """Return the ids of the `count` brokers to run, in ascending order.
+
+    These are the lowest `count` ids of `existing`. If there are fewer, new brokers get the lowest free ids
+    from 1 on.
+    """
+    free = (number for number in numbers_from(1) if number not in existing)
+    kept = sorted(existing)[:count]
+    return sorted([*kept, *(next(free) for _ in range(count - len(kept)))])
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +118,12 @@ class ClusterFolder:
         """Write a broker's settings to a file that only the user can read. Return its path.
 
         On the command line of the broker's process, other users could read the secrets.
+
+        Raises:
+            ClusterFolderError: the file cannot be written.
         """
         path = self.path / f"broker-{broker}.toml"
-        write_private(path, dump_toml(settings).encode())
+        self._write_bytes(path, dump_toml(settings).encode())
         return path
 
     @property
@@ -170,6 +187,10 @@ class ClusterFolder:
         try:
             return OsFileSystem().lock(str(self._lock_path))
         except BlockingIOError:
+            if self.layout() is None and (self.path / checkpoints.META_PROPERTIES).exists():
+                raise ClusterFolderError(
+                    f"a broker runs in {self.path}: stop it first, or choose another folder by --data"
+                ) from None
             control = self.control()
             process = "" if control is None else f" (process {control.pid})"
             raise ClusterFolderError(
@@ -247,11 +268,21 @@ class ClusterFolder:
         return found
 
     def _write(self, name: str, value: object) -> None:
-        """Write a file atomically; only the user can read it."""
+        self._write_bytes(self.path / name, f"{json.dumps(value, indent=2)}\n".encode())
+
+    def _write_bytes(self, path: Path, content: bytes) -> None:
+        """Write a file atomically; only the user can read it. Do nothing if it already has this content.
+
+        So a broker whose settings are the same starts again although the disk is full.
+
+        Raises:
+            ClusterFolderError: the file cannot be written.
+        """
         self.path.mkdir(parents=True, exist_ok=True)
-        path = self.path / name
-        temporary = path.with_suffix(".tmp")
-        temporary.unlink(missing_ok=True)
-        temporary.touch(0o600)
-        temporary.write_text(json.dumps(value, indent=2) + "\n")
-        temporary.replace(path)
+        with suppress(OSError):
+            if path.read_bytes() == content:
+                return
+        try:
+            write_private(path, content)
+        except OSError as error:
+            raise ClusterFolderError(f"{path} cannot be written: {error.strerror}{cure_of(error)}") from error

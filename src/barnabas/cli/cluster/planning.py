@@ -9,7 +9,7 @@ import click
 from barnabas.base.environment.os_filesystem import OsFileSystem
 from barnabas.base.text import quoted
 from barnabas.broker.metadata.folders import embedded_files
-from barnabas.cli.cluster.folder import ClusterFolder, ClusterFolderError, Layout
+from barnabas.cli.cluster.folder import ClusterFolder, ClusterFolderError, Layout, ids_of
 
 
 def plan(
@@ -54,12 +54,13 @@ def plan(
     if racks and (len(racks) != count or not all(rack.strip() for rack in racks)):
         raise click.UsageError(f"--racks {quoted(','.join(racks))}: name one for each of {count} brokers")
     layout = before or Layout(zookeeper=zookeeper, is_own_zookeeper=zookeeper is None)
-    for broker in range(1, count + 1):
+    ids = ids_of(layout.addresses, count)
+    for position, broker in enumerate(ids):
         if broker not in layout.addresses or first_port is not None:
             port = 9092 if first_port is None else first_port
-            layout.addresses[broker] = f"{host}:{port + broker - 1 if port else 0}"
+            layout.addresses[broker] = f"{host}:{port + position if port else 0}"
     if racks:
-        layout.racks = dict(zip(range(1, count + 1), racks, strict=True))
+        layout.racks = dict(zip(ids, racks, strict=True))
     return layout
 
 

@@ -20,7 +20,7 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.system.processes import ask_to_stop, own_group
 from barnabas.cli.address import Address
 from barnabas.cli.cluster.control import Command, ControlServer
-from barnabas.cli.cluster.folder import ClusterFolder, Layout
+from barnabas.cli.cluster.folder import ClusterFolder, ClusterFolderError, Layout
 from barnabas.cli.cluster.store import ClusterStore
 from barnabas.cli.secure import SecuredCluster
 from barnabas.cli.streams import report
@@ -186,8 +186,11 @@ class ClusterRunner:
             for member in self._members.values():
                 self._start(member)
             if self._await_all():
-                self._folder.store_layout(self._layout)
-                control.start()
+                try:
+                    self._folder.store_layout(self._layout)
+                    control.start()
+                except ClusterFolderError as error:
+                    self._say(f"warning: {error}; no `barnabas cluster` command reaches these brokers")
                 self._say(self._summary())
                 servers = ",".join(member.advertised for member in self._members.values())
                 self._report(servers)
@@ -241,6 +244,17 @@ class ClusterRunner:
         member.process, member.state, member.ends_as = process, State.STARTING, State.ENDED
         threading.Thread(target=self._watch, args=[member, process], daemon=True).start()
 
+    def _start_again(self, member: Member) -> None:
+        """Start a broker that was ready before. If that fails, report it: the other brokers serve on."""
+        try:
+            self._start(member)
+        except (OSError, ClusterFolderError) as error:  # such as a full disk
+            member.state = State.ENDED
+            self._say(f"broker {member.id} cannot start: {error}; {self._after(member)}")
+            for command in member.at_ready:
+                command.answer_error(f"broker {member.id} cannot start: {error}")
+            member.at_ready.clear()
+
     def _settings_of(self, member: Member) -> Mapping[str, str]:
         settings = dict(self._settings)
         protocol = self._launch.protocol
@@ -253,13 +267,14 @@ class ClusterRunner:
             "listeners": f"{protocol}://{self._layout.addresses[member.id]}",
             "zookeeper.connect": self._store.address,
         }
+        position = sorted(self._members).index(member.id)
         if self._launch.advertise is not None:
             host, port = self._launch.advertise
-            port += sorted(self._members).index(member.id) if port else 0
+            port += position if port else 0
             settings["advertised.listeners"] = f"{protocol}://{Address(host, port)}"
         if self._metrics is not None:
             host, port = self._metrics
-            settings["barnabas.metrics.listener"] = f"{host}:{port + member.id - 1 if port else 0}"
+            settings["barnabas.metrics.listener"] = f"{host}:{port + position if port else 0}"
         if member.id in self._layout.racks:
             settings["broker.rack"] = self._layout.racks[member.id]
         if audit := settings.get("barnabas.audit.file"):
@@ -346,7 +361,7 @@ class ClusterRunner:
     def _start_due(self) -> None:
         for member in self._members.values():
             if member.retry_at is not None and member.retry_at <= time.monotonic():
-                self._start(member)
+                self._start_again(member)
 
     def _handle(self, event: tuple[str, Any, Any]) -> None:
         kind, subject, detail = event
@@ -443,9 +458,9 @@ class ClusterRunner:
     def _restart(self, member: Member, command: Command) -> None:
         member.at_ready.append(command)
         if member.process is None:
-            self._start(member)
+            self._start_again(member)
         else:
-            member.at_end.append(lambda: self._start(member))
+            member.at_end.append(lambda: self._start_again(member))
             self._ask_to_stop(member)
 
     def _ask_to_stop(self, member: Member) -> None:

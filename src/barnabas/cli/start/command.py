@@ -18,6 +18,7 @@ from barnabas.cli.address import parse_address
 from barnabas.cli.complete import broker_settings
 from barnabas.cli.logging_output import log_to_stderr
 from barnabas.cli.options import (
+    BROKER,
     BROKERS,
     FILE,
     FOLDER,
@@ -122,7 +123,7 @@ log = logging.getLogger(__name__)
     help="Log each request that takes at least this time in ms: its API, client and duration, but not its "
     "contents.",
 )
-@click.option("--member", type=INT32, hidden=True, help="One of several: end when stdin does.")
+@click.option("--member", type=BROKER, hidden=True, help="One of several: end when stdin does.")
 @log_options
 def start(
     brokers: str | None,

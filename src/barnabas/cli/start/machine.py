@@ -25,7 +25,7 @@ from barnabas.broker.config.broker import replicated_settings
 from barnabas.broker.server.network.endpoint import Endpoint, advertised_endpoints, bound_endpoints
 from barnabas.cli.address import Address, parse_address
 from barnabas.cli.cluster import conversion
-from barnabas.cli.cluster.folder import ClusterFolder, ClusterFolderError, Layout
+from barnabas.cli.cluster.folder import ClusterFolder, ClusterFolderError, Layout, ids_of
 from barnabas.cli.cluster.run import Beside, ClusterRunner, Launch
 from barnabas.cli.cluster.run import run as run_cluster
 from barnabas.cli.cluster.store import ServedStore
@@ -35,7 +35,6 @@ log = logging.getLogger(__name__)
 
 #: the most brokers that ``--brokers auto`` starts
 _MAX_OF_CORES = 16
-MAX_BROKERS = 100
 #: seconds to wait for the end of brokers whose supervisor was killed just before
 _LAST_BREATH = 10.0
 AUTO = "auto"
@@ -137,6 +136,7 @@ def run(
     layout = _planned(folder, count, bound, "listeners" in values)
     settings = _settings(values, count)
     metrics = settings.pop("barnabas.metrics.listener", None)
+    folder.require_free()  # a running broker without --secure gets no file that forbids its next start
     secured = _secured(folder, bound, advertised, settings) if is_secure else None
     key = None if secured is None else str(secured.folder.pem("server"))
     beside = _beside(services, secured, key)
@@ -212,14 +212,13 @@ def _planned(folder: ClusterFolder, count: int, bound: Endpoint, is_given: bool)
     """
     before = brokers_of(folder)
     lone = conversion.lone_broker_of(folder, 1) if before is None else None
-    ids = sorted(before.addresses) if before is not None else [lone or 1]
-    gone = ids[count:]
+    there = before.addresses.keys() if before is not None else {1 if lone is None else lone}
+    ids = ids_of(there, count)
+    gone = sorted(there - set(ids))
     if gone:
         with folder.held():
-            conversion.require_drained(folder, gone, ids[:count])
+            conversion.require_drained(folder, gone, ids)
             conversion.retire(folder, gone)
-    free = (number for number in range(1, MAX_BROKERS + 2 * count) if number not in ids)
-    ids = sorted([*ids[:count], *(next(free) for _ in range(count - len(ids)))])
     host, _, _ = bound.address.rpartition(":")
     known = {} if before is None or is_given else before.addresses
     addresses = {}
@@ -263,9 +262,7 @@ def _secured(
         hosts.append(str(advertised))
     elif bound.is_every_interface:
         hosts.append(f"{machine_name()}:0")
-    secured = secure_cluster(folder.secure, hosts, folder.data_of(1))
-    secured.settings_with(settings)  # refuse now what contradicts it
-    return secured
+    return secure_cluster(folder.secure, hosts, folder.data_of(1), settings)
 
 
 def _beside(services: Services, secured: SecuredCluster | None, key: str | None) -> Beside:
