@@ -58,18 +58,20 @@ def with_isr(
 ) -> PartitionState:
     """Return `state` with `isr` as its ISR, and with the ELR and last known ELR that this causes (KIP-966).
 
-    - If `isr` has at least `effective_min_isr` members, the ELR and the last known ELR become empty.
+    - If `isr` has at least `effective_min_isr` members, the ELR and the last known ELR become empty. But the
+      last known ELR stays while the leader is recovering, because the leader needs it (`elect_longest_log`).
     - If `isr` has fewer members, replicas that leave the ISR join the ELR. A replica in `unclean` does not:
       it leaves the ISR or the ELR, and joins the last known ELR.
 
     `min_isr` is the topic's ``min.insync.replicas``.
     """
     if len(isr) >= effective_min_isr(state, min_isr):
-        return state._replace(isr=isr, elr=(), last_known_elr=())
+        known = tuple(r for r in state.last_known_elr if r not in isr) if state.recovering else ()
+        return state._replace(isr=isr, elr=(), last_known_elr=known)
     before = {*state.isr, *state.elr}
     elr = tuple(r for r in state.replicas if r in before and r not in isr and r not in unclean)
-    known = before.union(state.last_known_elr).difference(isr, elr)
-    return state._replace(isr=isr, elr=elr, last_known_elr=tuple(r for r in state.replicas if r in known))
+    left = before.union(state.last_known_elr).difference(isr, elr)
+    return state._replace(isr=isr, elr=elr, last_known_elr=tuple(r for r in state.replicas if r in left))
 
 
 def settle(state: PartitionState, min_isr: int, eligible: Eligibility) -> PartitionState:
@@ -214,7 +216,8 @@ def elect_longest_log(state: PartitionState, leader: BrokerId, min_isr: int) -> 
     leader may fail before `min_isr` replicas are in sync. It may then lose records that one of these members
     still has, for example in a power failure. So the next election waits for all of these members again.
 
-    If the leader alone is enough (`effective_min_isr` is 1), the last known ELR becomes empty instead.
+    If the leader alone is enough (`effective_min_isr` is 1), they stay only while it is recovering. It takes
+    over the log starts of these members, because they may have deleted records (DeleteRecords).
     """
     after = elect_uncleanly(state, leader)
     return with_isr(after._replace(last_known_elr=state.last_known_elr), after.isr, min_isr)
@@ -261,4 +264,4 @@ def alter_isr(
     recovering after an unclean election (KIP-704).
     """
     ordered = tuple(replica for replica in state.replicas if replica in isr)
-    return with_isr(state, ordered, min_isr)._replace(recovering=is_recovering)
+    return with_isr(state._replace(recovering=is_recovering), ordered, min_isr)

@@ -17,7 +17,6 @@ from barnabas.broker.controller.partition_changes import (
     elect_preferred,
     elect_uncleanly,
     settle,
-    with_isr,
 )
 from barnabas.broker.metadata.image import PartitionState
 
@@ -135,8 +134,17 @@ def test_those_who_were_last_in_sync_are_waited_for_while_the_furthest_leads_alo
     assert of(lost_power) == (-1, 7, (), (), (1, 2, 3))
     assert candidates(lost_power, frozenset((1,))) == ()
     assert candidates(lost_power, ALL) == (1, 2, 3)
-    assert of(with_isr(leading, (1, 2), 2)) == (1, 6, (1, 2), (), ())
-    assert of(elect_longest_log(state((), -1, (), (2, 3)), 1, 1)) == (1, 6, (1,), (), ())
+    assert of(alter_isr(leading, (1, 2), 2)) == (1, 6, (1, 2), (), ())
+
+
+def test_leader_that_is_enough_alone_learns_who_was_last_in_sync_until_it_no_longer_recovers() -> None:
+    """It must take over their deletions (DeleteRecords), as in simulation seed 400335."""
+    leading = elect_longest_log(state((), -1, (), (1, 3)), 1, 1)
+    assert of(leading) == (1, 6, (1,), (), (3,))
+    assert settle(leading, 1, alive(*REPLICAS)) is leading
+    assert of(alter_isr(leading, (1,), 1)) == (1, 6, (1,), (), ())
+    gone = settle(leading, 1, alive(3, unclean=(1,)))
+    assert of(gone) == (-1, 7, (), (), (1, 3))
 
 
 def test_preferred_leader_leads_again_only_when_in_sync_and_running() -> None:

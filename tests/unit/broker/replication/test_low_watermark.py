@@ -90,6 +90,29 @@ def test_leader_with_the_longest_log_deletes_what_replicas_that_were_in_sync_hav
     assert (partition.log.log_start_offset, partition.log.high_watermark) == (3, 5)
 
 
+def test_deletion_of_one_replica_counts_although_the_start_of_another_one_is_not_committed_yet(
+    lead, append, fetch
+):
+    partition = lead(led(isr=(1,), last_known_elr=(2, 3), recovering=True), min_insync_replicas=2)
+    append(partition, count=7)
+    fetch(partition, 2, 7, log_start=6)
+    fetch(partition, 3, 5, log_start=3)
+    partition.update(led(partition_epoch=8))
+    partition.check_in_sync()
+    assert (partition.log.log_start_offset, partition.log.high_watermark) == (3, 5)
+
+
+def test_leader_that_is_enough_alone_deletes_what_replicas_that_were_in_sync_have_deleted(
+    lead, append, fetch
+):
+    partition = lead(led(isr=(1,), last_known_elr=(3,), recovering=True))
+    append(partition, count=7)
+    partition.update(led(isr=(1,), partition_epoch=8))
+    fetch(partition, 2, 7, log_start=6)
+    fetch(partition, 3, 5, log_start=3)
+    assert partition.log.log_start_offset == 3
+
+
 def test_after_an_ordinary_election_followers_delete_nothing(lead, append, fetch):
     partition = lead(led())
     append(partition, count=2)

@@ -231,8 +231,8 @@ class Leader:
             return
         log = self._log
         starts = (each.log_start for each in self.followers if each.broker_id in self._last_in_sync)
-        start = max(starts, default=UNKNOWN_OFFSET)
-        if log.log_start_offset < start <= log.high_watermark:
+        start = max((each for each in starts if each <= log.high_watermark), default=UNKNOWN_OFFSET)
+        if log.log_start_offset < start:
             log.note_start(start)
 
     def _check_low_watermark(self) -> None:
