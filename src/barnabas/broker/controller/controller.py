@@ -101,7 +101,7 @@ class Controller:
         self._broker = broker
         self._view = view
         configs, clock = view.configs, view.clock
-        self._writes = ControllerWrites(store, loader)
+        self._writes = ControllerWrites(store, loader, self._begin_join)
         self._election = ControllerElection(store, broker.id, clock, self._writes, loader)
         self._unclean = UncleanElections(self._writes, loader, configs, ask)
         #: leaders and ISRs of partitions
@@ -263,8 +263,9 @@ class Controller:
         session with the store ends. If the session continues, the next `_join` deletes the node.
         """
         await self.registration.update(is_isolated=True)
-        with contextlib.suppress(StoreError):
-            await self._election.resign()
+        if self._is_isolated:  # else `_join` may have elected this broker again meanwhile
+            with contextlib.suppress(StoreError):
+                await self._election.resign()
 
     def _may_run(self) -> bool:
         """Whether this broker may become the controller.
@@ -403,8 +404,8 @@ class Controller:
         if self._may_run() and await self._election.run():
             elected_at = self._view.clock.monotonic()
             log.info("broker %d is the controller, in epoch %d", self._broker.id, self._writes.epoch)
-        if not self.active and not self._may_run():
-            await self._election.resign()  # `_step_down` failed if the store could not be reached then
+        if not self._may_run():  # it became isolated during the election, or `_step_down` could not resign
+            await self._election.resign()
         if self._writes.is_controller:
             await self.configs.settle_min_isr()
             self.partitions.begin()

@@ -56,9 +56,11 @@ class ControllerElection:
             StoreError: the node cannot be deleted.
         """
         self._writes.resign()
-        node = await self._store.exists(znodes.CONTROLLER)
-        if node is not None and node.owner == self._store.session_id:
-            await self._store.delete(znodes.CONTROLLER)
+        async with self._writes.lock:
+            self._writes.resign()  # an election may have ended meanwhile
+            node = await self._store.exists(znodes.CONTROLLER)
+            if node is not None and node.owner == self._store.session_id:
+                await self._store.delete(znodes.CONTROLLER)
 
     async def run(self) -> bool:
         """Try to become the controller. Return True if this call has elected this broker.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
@@ -43,11 +43,19 @@ class ControllerWrites:
         store: metadata store of the cluster.
         loader: loads this broker's image (copy) of the metadata. None if the caller only uses the methods
             that write or read.
+        on_resigned: called, without arguments, when `write` has ended this broker's time as controller. This
+            broker may still own the node ``/controller``. So it must take part in the next election.
     """
 
-    def __init__(self, store: MetadataStore, loader: MetadataLoader | None = None) -> None:
+    def __init__(
+        self,
+        store: MetadataStore,
+        loader: MetadataLoader | None = None,
+        on_resigned: Callable[[], None] | None = None,
+    ) -> None:
         self._store = store
         self._loader = loader
+        self._on_resigned = on_resigned
         #: the version of the node ``/controller_epoch`` since this broker's election; None without one
         self.epoch_version: int | None = None
         #: whether the store has confirmed, since `answering` began, that this broker is still the controller
@@ -76,6 +84,13 @@ class ControllerWrites:
     def resign(self) -> None:
         """Stop all decisions of this broker until it is elected again. Do not change the metadata store."""
         self.epoch_version = None
+
+    def _lose(self, version: int) -> None:
+        """Resign after a write with this version of ``/controller_epoch``, if no election has followed."""
+        if self.epoch_version == version:
+            self.resign()
+            if self._on_resigned is not None:
+                self._on_resigned()
 
     @asynccontextmanager
     async def deciding(self) -> AsyncIterator[ClusterImage]:
@@ -147,21 +162,22 @@ class ControllerWrites:
             StoreError: an operation cannot be executed, for example because its node does not exist.
         """
         self._is_confirmed = True
-        if self.epoch_version is None:
+        version = self.epoch_version
+        if version is None:
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
-        epoch_check = Check(znodes.CONTROLLER_EPOCH, self.epoch_version)
+        epoch_check = Check(znodes.CONTROLLER_EPOCH, version)
         try:
             return (await self._store.multi([epoch_check, *operations]))[1:]
         except (BadVersionError, NoNodeError):
             stored = await self._store.exists(znodes.CONTROLLER_EPOCH)
             if stored is not None and stored.version == self.epoch_version:
                 raise
-            self.epoch_version = None
+            self._lose(version)
             raise KafkaError(ErrorCode.NOT_CONTROLLER) from None
         except TransactionTooLargeError as error:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, str(error)) from error
         except UnknownOutcomeError as error:
-            self.resign()  # and begin anew from what the store holds then (kazoo 757)
+            self._lose(version)  # and begin anew from what the store holds then (kazoo 757)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         except StoreUnavailableError as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error

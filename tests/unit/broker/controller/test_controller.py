@@ -174,6 +174,30 @@ def test_write_of_unknown_outcome_makes_the_controller_resign(monkeypatch: pytes
     asyncio.run(scenario())
 
 
+def test_controller_that_resigns_over_a_connection_that_lives_takes_part_in_the_next_election(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its node `/controller` stays, so without this election the cluster would have no controller."""
+
+    async def scenario() -> None:
+        member = await join(MemoryServer(), BrokerConfig(node_id=1))
+
+        async def timed_out(operations: object) -> list[int]:
+            raise UnknownOutcomeError("on purpose")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(member.store, "multi", timed_out)
+            assert isinstance((await member.controller.topics.create([NewTopic("t")]))["t"], KafkaError)
+        await until(lambda: member.controller.active)
+        stored = await member.store.get(znodes.CONTROLLER_EPOCH)
+        await member.store.set(znodes.CONTROLLER_EPOCH, stored.data, stored.version)  # by an operator
+        assert isinstance((await member.controller.topics.create([NewTopic("t")]))["t"], KafkaError)
+        await until(lambda: member.controller.active)
+        assert not isinstance((await member.controller.topics.create([NewTopic("t")]))["t"], KafkaError)
+
+    asyncio.run(scenario())
+
+
 def test_broker_registers_again_after_a_lost_session_and_runs_for_controller() -> None:
     async def scenario() -> None:
         server = MemoryServer()
@@ -313,6 +337,75 @@ def test_controller_that_becomes_isolated_without_the_store_makes_way_when_it_is
         first.store.session.enter(SessionState.CONNECTED)
         await until(lambda: second.controller.active)
         assert not first.controller.active
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_broker_that_becomes_isolated_during_its_election_makes_way(
+    monkeypatch: pytest.MonkeyPatch, has_ended: bool
+) -> None:
+    """If the isolation has ended before the broker has made way, the broker stays the controller."""
+
+    async def scenario() -> None:
+        server = MemoryServer()
+        first = await join(server, BrokerConfig(node_id=1))
+        second = await join(server, BrokerConfig(node_id=2))
+        for member in (first, second):
+            await member.controller.enter()
+        multi = first.store.multi
+
+        async def meanwhile(operations: Any) -> list[int]:
+            is_election = any(each.path == znodes.CONTROLLER_EPOCH for each in operations[1:])
+            if is_election:
+                patch.undo()
+                first.controller.note_isolation(True)
+            versions = await multi(operations)
+            if is_election and has_ended:
+                first.controller.note_isolation(False)
+            return versions
+
+        with monkeypatch.context() as patch:
+            patch.setattr(first.store, "multi", meanwhile)
+            first.controller._writes.resign()
+            first.controller._begin_join()
+            await until(lambda: first.store.multi == multi)
+        await until(lambda: (first if has_ended else second).controller.active)
+        await until(lambda: first.image.brokers[1].is_isolated is not has_ended)
+        assert (first.controller.active, second.controller.active) == (has_ended, not has_ended)
+
+    asyncio.run(scenario())
+
+
+def test_controller_whose_isolation_has_ended_before_it_made_way_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The store answers late. Meanwhile the broker is elected again."""
+
+    async def scenario() -> None:
+        server = MemoryServer()
+        first = await join(server, BrokerConfig(node_id=1))
+        second = await join(server, BrokerConfig(node_id=2))
+        for member in (first, second):
+            await member.controller.enter()
+        exists, late = first.store.exists, asyncio.Event()
+
+        async def answers_late(path: str) -> Any:
+            if path == znodes.broker(1):
+                await late.wait()
+            return await exists(path)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(first.store, "exists", answers_late)
+            first.controller.note_isolation(True)
+            await asyncio.sleep(0)
+        first.controller.note_isolation(False)
+        await until(lambda: first.controller.active)
+        epoch = first.controller._writes.epoch
+        late.set()
+        await until(lambda: first.controller._stepping_down and first.controller._stepping_down.done())
+        assert (first.controller.active, first.controller._writes.epoch) == (True, epoch)
+        assert not first.image.brokers[1].is_isolated
 
     asyncio.run(scenario())
 
