@@ -121,7 +121,9 @@ class Driver:
                 )
             ],
         )
-        self._ask(lambda: self.groups.coordinator.commit_in_transaction(request, {"t": bytes(16)}))
+        self._ask(
+            lambda: self.groups.coordinator.commit_in_transaction(request, {"t": bytes(16)}, lambda: None)
+        )
 
     async def _end_transaction(self, producer_id: int, commit: bool) -> None:
         producer = ProducerIdentity(producer_id, 0)

@@ -20,7 +20,18 @@ KEY = OffsetKey("g", "t", 0)
 RESTARTED = pytest.mark.parametrize("restarted", [False, True])
 
 
-def commit(groups, offset, producer=1, *, group="g", generation=-1, member="", instance=None, metadata=""):
+def commit(
+    groups,
+    offset,
+    producer=1,
+    *,
+    group="g",
+    generation=-1,
+    member="",
+    instance=None,
+    metadata="",
+    check_transaction=lambda: None,
+):
     request = TxnOffsetCommitRequest(
         transactional_id="x",
         group_id=group,
@@ -41,7 +52,7 @@ def commit(groups, offset, producer=1, *, group="g", generation=-1, member="", i
         ],
     )
     try:
-        answer = groups.coordinator.commit_in_transaction(request, {"t": ZERO_TOPIC_ID})
+        answer = groups.coordinator.commit_in_transaction(request, {"t": ZERO_TOPIC_ID}, check_transaction)
     except KafkaError as error:
         return error.code
     return answer if isinstance(answer, asyncio.Future) else code_of(answer)
@@ -125,6 +136,35 @@ def test_marker_follows_the_offsets_however_late_they_are_committed(coordinate):
         assert code_of(await committing) == ErrorCode.NONE
         await ending
         assert groups.committed() == 7 and not is_pending(groups)
+
+    coordinate(scenario)
+
+
+def test_offsets_are_checked_when_the_group_is_free(coordinate):
+    """Their transaction may have ended while a member joined the group."""
+
+    async def scenario(groups):
+        ended = []
+
+        def check_transaction():
+            if ended:
+                raise KafkaError(ErrorCode.INVALID_TXN_STATE)
+
+        groups.topics(t=1)
+        groups.log.hold = True
+        joining = asyncio.ensure_future(groups.enter("a", "t"))
+        await asyncio.sleep(0)
+        committing = commit(groups, 7, check_transaction=check_transaction)
+        ending = end(groups, commit=False)
+        ended.append(True)
+        while groups.log.held:
+            groups.log.commit_next()
+            await asyncio.sleep(0)
+        await asyncio.gather(joining, ending)
+        with pytest.raises(KafkaError) as refused:
+            await committing
+        assert refused.value.code is ErrorCode.INVALID_TXN_STATE
+        assert not is_pending(groups)
 
     coordinate(scenario)
 

@@ -418,20 +418,26 @@ class GroupShard:
         return self.commits.commit(request)
 
     def commit_in_transaction(
-        self, request: TxnOffsetCommitRequest, topic_ids: Mapping[str, TopicId]
+        self,
+        request: TxnOffsetCommitRequest,
+        topic_ids: Mapping[str, TopicId],
+        check_transaction: Callable[[], None],
     ) -> Result[TxnOffsetCommitResponse]:
         """Handle TxnOffsetCommit: store offsets that become valid when the producer's transaction commits.
 
-        `topic_ids` must have every topic of the request, by name.
+        `topic_ids` must have every topic of the request, by name. `check_transaction` raises KafkaError if
+        the producer's transaction has ended. It is called here, because this operation may have waited for
+        others of the group.
 
         Raises:
-            KafkaError: the sender may not commit: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
-                or GROUP_ID_NOT_FOUND for a share group; or INVALID_GROUP_ID, the id of a new group is too
-                long.
+            KafkaError: the error of `check_transaction`; the sender may not commit: UNKNOWN_MEMBER_ID,
+                FENCED_INSTANCE_ID, ILLEGAL_GENERATION, or GROUP_ID_NOT_FOUND for a share group; or
+                INVALID_GROUP_ID, the id of a new group is too long.
         """
         group = self.groups.get(request.group_id)
         member_id, instance_id = request.member_id, request.group_instance_id
         generation = request.generation_id
+        check_transaction()
         if isinstance(group, ClassicGroup):
             self._membership.check_commit(group, member_id, instance_id, generation, in_transaction=True)
         elif group is not None:

@@ -18,6 +18,7 @@ from barnabas.broker.awaitables import MaybeAwaitable, is_awaitable, recovered, 
 from barnabas.broker.coordinator import GroupCoordinator
 from barnabas.broker.metadata.image import ClusterImage
 from barnabas.broker.replication.manager import ReplicaManager
+from barnabas.broker.replication.partition import Partition
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
 from barnabas.broker.server.requests.leadership import group_coordinator
@@ -29,7 +30,6 @@ from barnabas.broker.server.transactions.verification import (
     TransactionalWrite,
     TransactionVerifier,
     Verdicts,
-    still_valid,
 )
 from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.txn_offset_commit import (
@@ -95,8 +95,17 @@ def _commit(
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
     topic_ids = {topic.name: ports.view.image.topics[topic.name].id for topic in request.topics}
-    admitted = _admit(ports, version, request)
-    commit = partial(ports.groups.commit_in_transaction, request, topic_ids)
+    replica = _replica(ports, request.group_id)
+    producer = ProducerIdentity(request.producer_id, request.producer_epoch)
+    # From `_IMPLICIT_FROM` on, the log knows the producer's next transaction by its higher epoch.
+    last_marker = None if replica is None or version >= _IMPLICIT_FROM else LastMarker.of(replica, producer)
+
+    def check_transaction() -> None:
+        if last_marker is not None and not last_marker.is_last:
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE, "the transaction has ended meanwhile")
+
+    admitted = _admit(ports, version, request, replica)
+    commit = partial(ports.groups.commit_in_transaction, request, topic_ids, check_transaction)
     return _after(admitted, commit) if is_awaitable(admitted) else commit()
 
 
@@ -107,35 +116,46 @@ async def _after(
     return await resolve(commit())
 
 
-def _admit(ports: Ports, version: int, request: TxnOffsetCommitRequest) -> MaybeAwaitable[None]:
+def _replica(ports: Ports, group_id: str) -> Partition | None:
+    """Return this broker's replica with the offsets of a group; None if there is no such partition.
+
+    Raises:
+        KafkaError: NOT_COORDINATOR, this broker no longer has the partition.
+    """
+    partition = TopicPartition(GROUP_METADATA_TOPIC, ports.groups.partition_for(group_id))
+    try:
+        return ports.replicas.find(*partition) if ports.view.image.partition(partition) else None
+    except KafkaError as error:  # the partition has moved to other brokers, and the coordinator with it
+        raise KafkaError(ErrorCode.NOT_COORDINATOR) from error
+
+
+def _admit(
+    ports: Ports, version: int, request: TxnOffsetCommitRequest, replica: Partition | None
+) -> MaybeAwaitable[None]:
     """Make sure that the producer's transaction contains the group's partition of `__consumer_offsets`.
 
     From version `_IMPLICIT_FROM` of the API on, add the partition to the transaction if it is missing. Return
     None, or an awaitable that waits for the transaction coordinator.
 
+    `replica` is this broker's replica of the partition; None if the partition does not exist.
+
     Raises:
-        KafkaError: NOT_COORDINATOR, this broker no longer has the partition; or an error of the transaction
-            coordinator. If the result is an awaitable, the awaitable raises the error.
+        KafkaError: an error of the transaction coordinator. If the result is an awaitable, the awaitable
+            raises the error.
     """
     partition = TopicPartition(GROUP_METADATA_TOPIC, ports.groups.partition_for(request.group_id))
     producer = ProducerIdentity(request.producer_id, request.producer_epoch)
-    try:
-        replica = ports.replicas.find(*partition) if ports.view.image.partition(partition) else None
-    except KafkaError as error:  # the partition has moved to other brokers, and the coordinator with it
-        raise KafkaError(ErrorCode.NOT_COORDINATOR) from error
     if replica is not None and replica.log.producers.is_in_transaction(producer):
         return None
-    adds = version >= _IMPLICIT_FROM
-    markers = {} if adds or replica is None else {partition: LastMarker.of(replica, producer)}
 
     def check(verdicts: Verdicts) -> None:
-        code = still_valid(verdicts, markers)[partition]
+        code = verdicts[partition]
         if code is ErrorCode.TRANSACTION_ABORTABLE and version < _ABORTABLE_FROM:
             code = ErrorCode.INVALID_TXN_STATE
         if code is not ErrorCode.NONE:
             raise KafkaError(_TOLD.get(code, code))
 
-    write = TransactionalWrite(request.transactional_id, producer, [partition], adds)
+    write = TransactionalWrite(request.transactional_id, producer, [partition], version >= _IMPLICIT_FROM)
     return then(ports.verifier.admit(write), check)
 
 
