@@ -133,7 +133,7 @@ async def open_coordination(
     leadership.add_coordinator(groups)
     leadership.add_coordinator(transactions)
     leadership.add_coordinator(shares)
-    verifier = TransactionVerifier(view, TransactionCoordinators(view, transactions, metadata.peers))
+    verifier = TransactionVerifier(view, TransactionCoordinators(view, transactions, metadata.peers, confirm))
     coordination = Coordination(
         view=view,
         replicas=replicas,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import asyncio
+from collections.abc import Callable, Collection
+from typing import TypeVar
 
 from barnabas.base.errors import ErrorCode, KafkaError, error_code
 from barnabas.base.types import NO_BROKER, TRANSACTION_STATE_TOPIC, BrokerId, ProducerIdentity, TopicPartition
 from barnabas.broker.awaitables import MaybeAwaitable
 from barnabas.broker.coordinator import TransactionCoordinator
 from barnabas.broker.interbroker import BrokerClient, ChannelError
+from barnabas.broker.server.requests.confirmed import held_back
 from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -16,6 +19,8 @@ from barnabas.kafka.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+
+T = TypeVar("T")
 
 Verdicts = dict[TopicPartition, ErrorCode]
 
@@ -33,12 +38,22 @@ class TransactionCoordinators:
         view: image of this broker.
         local: transaction coordinator on this broker.
         peers: the other brokers.
+        confirm: called with a partition of `__transaction_state` that this broker leads. If another broker
+            may lead it now, `confirm` returns a future that is done when the opposite is proven, or that
+            raises KafkaError. If not, `confirm` returns None.
     """
 
-    def __init__(self, view: BrokerView, local: TransactionCoordinator, peers: BrokerClient) -> None:
+    def __init__(
+        self,
+        view: BrokerView,
+        local: TransactionCoordinator,
+        peers: BrokerClient,
+        confirm: Callable[[TopicPartition], asyncio.Future[bool] | None],
+    ) -> None:
         self._view = view
         self._local = local
         self._peers = peers
+        self._confirm = confirm
 
     def add_partitions(
         self,
@@ -58,7 +73,10 @@ class TransactionCoordinators:
         """
         remote = self._remote(transactional_id)
         if remote is None:
-            return self._local.add_partitions(transactional_id, producer, partitions, version)
+            return self._confirmed(
+                transactional_id,
+                lambda: self._local.add_partitions(transactional_id, producer, partitions, version),
+            )
         return self._add(remote, transactional_id, producer, partitions)
 
     def verify_partitions(
@@ -71,11 +89,28 @@ class TransactionCoordinators:
 
         Raises:
             KafkaError: there is no coordinator, or the coordinator on this broker rejects the whole request.
+                If the result is an awaitable, the awaitable can raise the error.
         """
         remote = self._remote(transactional_id)
         if remote is None:
-            return self._local.verify_partitions(transactional_id, producer, partitions)
+            return self._confirmed(
+                transactional_id,
+                lambda: self._local.verify_partitions(transactional_id, producer, partitions),
+            )
         return self._ask(remote, transactional_id, producer, partitions, verify_only=True)
+
+    def _confirmed(self, transactional_id: str, local: Callable[[], MaybeAwaitable[T]]) -> MaybeAwaitable[T]:
+        """Call `local`, an operation of the coordinator on this broker, and return its result.
+
+        If another broker may be the coordinator now, the result waits for a proof (ADR 15). A former
+        coordinator on the broker of a partition's leader could admit a write after the end of its
+        transaction. It could also fence a producer that its successor knows.
+        """
+        confirming = self._confirm(self._partition(transactional_id))
+        return local() if confirming is None else held_back(confirming, local, ErrorCode.NOT_COORDINATOR)
+
+    def _partition(self, transactional_id: str) -> TopicPartition:
+        return TopicPartition(TRANSACTION_STATE_TOPIC, self._local.partition_for(transactional_id))
 
     def _remote(self, transactional_id: str) -> BrokerId | None:
         """Return the broker that coordinates a transactional id; None for this broker.
@@ -86,8 +121,7 @@ class TransactionCoordinators:
         Raises:
             KafkaError: COORDINATOR_NOT_AVAILABLE, the partition of the internal topic has no leader.
         """
-        partition = TopicPartition(TRANSACTION_STATE_TOPIC, self._local.partition_for(transactional_id))
-        state = self._view.image.partition(partition)
+        state = self._view.image.partition(self._partition(transactional_id))
         if state is None or state.leader == self._view.node_id:
             return None
         if state.leader == NO_BROKER:

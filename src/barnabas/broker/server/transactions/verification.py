@@ -105,10 +105,12 @@ class Coordinators(Protocol):
     ) -> MaybeAwaitable[Verdicts]:
         """Return an error code for each partition: NONE if the partition is in the producer's transaction.
 
-        If the coordinator is on another broker, return an awaitable of the codes.
+        If the coordinator is on another broker, or must prove that it is no former one, return an awaitable
+        of the codes.
 
         Raises:
-            KafkaError: there is no coordinator now, or it rejects the whole request.
+            KafkaError: there is no coordinator now, or it rejects the whole request. If the result is an
+                awaitable, the awaitable can raise the error.
         """
 
 
@@ -205,20 +207,26 @@ class TransactionVerifier:
             if adds:
                 added = coordinators.add_partitions(transactional_id, producer, partitions, _IMPLICIT_VERSION)
                 if is_awaitable(added):
-                    return _when_added(added, partitions)
+                    return _answered(_when_added(added, partitions), partitions)
             elif self._view.config.transaction_partition_verification_enable:
-                return coordinators.verify_partitions(transactional_id, producer, partitions)
+                verified = coordinators.verify_partitions(transactional_id, producer, partitions)
+                return _answered(verified, partitions) if is_awaitable(verified) else verified
         except KafkaError as error:
             return dict.fromkeys(partitions, error.code)
         return dict.fromkeys(partitions, ErrorCode.NONE)
 
 
 async def _when_added(added: Awaitable[None], partitions: Collection[TopicPartition]) -> Verdicts:
+    await added
+    return dict.fromkeys(partitions, ErrorCode.NONE)
+
+
+async def _answered(verdicts: Awaitable[Verdicts], partitions: Collection[TopicPartition]) -> Verdicts:
+    """Return the verdicts; if the coordinator rejects the whole request, its error for each partition."""
     try:
-        await added
+        return await verdicts
     except KafkaError as error:
         return dict.fromkeys(partitions, error.code)
-    return dict.fromkeys(partitions, ErrorCode.NONE)
 
 
 def _is_early(write: TransactionalWrite, verdicts: Verdicts) -> bool:

@@ -11,6 +11,7 @@ from tests.views import view_of
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import ProducerIdentity, TopicPartition
+from barnabas.broker.awaitables import resolve
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.coordinator import Marker
 from barnabas.broker.interbroker import DisconnectedError
@@ -18,7 +19,12 @@ from barnabas.broker.metadata.image import ClusterImage, PartitionState, TopicIm
 from barnabas.broker.metadata.store import StoreUnavailableError
 from barnabas.broker.server.transactions.coordinators import TransactionCoordinators
 from barnabas.broker.server.transactions.marker_sender import MarkerSender
-from barnabas.broker.server.transactions.verification import LastMarker, still_valid
+from barnabas.broker.server.transactions.verification import (
+    LastMarker,
+    TransactionalWrite,
+    TransactionVerifier,
+    still_valid,
+)
 from barnabas.broker.storage.producers import Producers
 from barnabas.kafka.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -80,6 +86,8 @@ class World:
         self.after_sync = None
         self.local = {}
         self.written = []
+        #: the pending proof that this broker is still the coordinator; None if there is no doubt
+        self.proof = None
 
     def write(self, marker, partitions):  # as a `MarkerAppender`
         self.written += partitions
@@ -106,7 +114,7 @@ class World:
         return dict.fromkeys(partitions, NONE)
 
     def coordinators(self):
-        return TransactionCoordinators(self.view, self, self.peers)
+        return TransactionCoordinators(self.view, self, self.peers, lambda _partition: self.proof)
 
 
 def markers_answered(request, codes):
@@ -235,6 +243,37 @@ def test_the_coordinator_on_this_broker_is_asked_at_once(world):
     coordinators = world.coordinators()
     assert coordinators.verify_partitions("x", PRODUCER, [OWN]) == {OWN: NONE}
     assert coordinators.add_partitions("x", PRODUCER, [OWN], 2) is None
+
+
+@pytest.mark.parametrize("adds", [False, True])
+def test_the_coordinator_on_this_broker_answers_when_it_has_proved_that_it_is_no_former_one(world, adds):
+    async def scenario():
+        world.proof = asyncio.get_running_loop().create_future()
+        asked = asyncio.ensure_future(_admit(world, adds))
+        await asyncio.sleep(1)
+        assert not asked.done()
+        world.proof.set_result(True)
+        assert await asked == {OWN: NONE}
+
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize("adds", [False, True])
+def test_a_former_coordinator_on_this_broker_admits_no_write(world, adds):
+    """The broker is cut off from ZooKeeper, and its successor has ended the transaction."""
+
+    async def scenario():
+        world.proof = asyncio.get_running_loop().create_future()
+        world.proof.set_exception(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        assert await _admit(world, adds) == {OWN: ErrorCode.NOT_COORDINATOR}
+
+    run_virtual(scenario())
+
+
+async def _admit(world, adds):
+    world.view.image = image(t=[ME], __transaction_state=[ME])
+    verifier = TransactionVerifier(world.view, world.coordinators())
+    return await resolve(verifier.admit(TransactionalWrite("x", PRODUCER, [OWN], adds)))
 
 
 def test_another_brokers_coordinator_is_asked_by_add_partitions_to_txn(world):
