@@ -19,6 +19,7 @@ from tests.compat.walks.data import DataWalk
 from tests.compat.walks.groups import GroupWalk
 from tests.compat.walks.pair import Pair
 from tests.compat.walks.permissions import PermissionWalk
+from tests.compat.walks.recreation import RecreationWalk
 from tests.compat.walks.security import SecurityWalk
 from tests.compat.walks.shares import ShareWalk
 from tests.compat.walks.tokens import TokenWalk
@@ -34,7 +35,17 @@ SEEDS = range(int(os.environ.get("BARNABAS_WALKS", "2")))
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(
-    "walk", [ClassicWalk, ConfigWalk, DataWalk, GroupWalk, ShareWalk, TopicWalk, TransactionWalk]
+    "walk",
+    [
+        ClassicWalk,
+        ConfigWalk,
+        DataWalk,
+        GroupWalk,
+        RecreationWalk,
+        ShareWalk,
+        TopicWalk,
+        TransactionWalk,
+    ],
 )
 def test_random_walk(broker, kafka, walk, seed):
     pair = Pair((broker.bootstrap, kafka.bootstrap), seed, walk.__name__)

@@ -135,7 +135,7 @@ class DataWalk:
             )  # fmt: skip
 
         told = f"fetch v{version} session {numbers} epoch {epoch}: {wanted} forget {forgotten}"
-        mine, theirs = self.pair.ask(make, told, _whole_batches, version=version)
+        mine, theirs = self.pair.ask(make, told, whole_batches, version=version)
         if epoch == -1 or mine.error_code:
             self.sessions, self.epoch = [0, 0], 0
         elif is_new:
@@ -199,7 +199,7 @@ class DataWalk:
         )
 
 
-def _whole_batches(answer: Any) -> Any:
+def whole_batches(answer: Any) -> Any:
     """Return the answer with its partitions by name, and with the offsets of whole batches for all bytes."""
     if answer is None:
         return None

@@ -57,6 +57,8 @@ class ShareWalk:
         self.ends = [0] * PARTITIONS
         #: the next epoch of each member's session, None without a session
         self.epochs: list[int | None] = [None] * MEMBERS
+        #: members whose session has forgotten partitions: Kafka does not release their records at its end
+        self.forgetful: set[int] = set()
         #: who has acquired an offset of a partition
         self.held: dict[tuple[int, int], int] = {}
 
@@ -134,7 +136,8 @@ class ShareWalk:
     def _epoch(self, member: int) -> int:
         known = self.epochs[member]
         usual = 0 if known is None else known
-        return self.random.choices((usual, 0, -1, usual + 1, 1, 5), (20, 1, 1, 0.5, 0.5, 0.5))[0]
+        epoch = self.random.choices((usual, 0, -1, usual + 1, 1, 5), (20, 1, 1, 0.5, 0.5, 0.5))[0]
+        return usual if epoch == -1 and member in self.forgetful else epoch
 
     def fetch(self) -> None:
         member = self.random.randrange(MEMBERS)
@@ -147,6 +150,8 @@ class ShareWalk:
         forgotten = [
             p for p in range(PARTITIONS) if epoch > 0 and p not in partitions and self.random.random() < 0.1
         ]
+        if forgotten:
+            self.forgetful.add(member)
         acks = self._acknowledgements(member, fetching=True) if self.random.random() < 0.4 else []
         self._fetch(member, epoch, partitions, forgotten, acks)
 

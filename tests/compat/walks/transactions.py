@@ -103,8 +103,11 @@ class TransactionWalk:
         sequence = rng.choices(
             (expected, max(0, expected - rng.randint(1, 12)), expected + rng.randint(1, 3), 0), (20, 2, 1, 1)
         )[0]
-        if name == self.ids[0]:  # Kafka remembers the lowest sequence that it refused in a transaction
-            sequence, is_transactional = max(sequence, expected), True
+        # Kafka remembers the lowest sequence that it refused in a transaction.
+        if name == self.ids[0]:
+            sequence, is_transactional = expected, True
+        elif held[0] == txn.NOBODY:
+            sequence = 0
         now = int(time.time() * 1000)
         records = [Record(b"k", b"v", now + each) for each in range(count)]
         version = self._version(name, (9, 11), (12, 13))

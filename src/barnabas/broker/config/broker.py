@@ -684,6 +684,9 @@ class BrokerConfig(Settings):
     # --- the log: defaults for topics ---
     log_cleanup_policy: tuple[str, ...] = _topic_default("log.cleanup.policy", "cleanup.policy")
     compression_type: str = _topic_default("compression.type", "compression.type")
+    compression_gzip_level: int = _topic_default("compression.gzip.level", "compression.gzip.level")
+    compression_lz4_level: int = _topic_default("compression.lz4.level", "compression.lz4.level")
+    compression_zstd_level: int = _topic_default("compression.zstd.level", "compression.zstd.level")
     log_segment_delete_delay_ms: int = _topic_default("log.segment.delete.delay.ms", "file.delete.delay.ms")
     log_flush_interval_messages: int = _topic_default("log.flush.interval.messages", "flush.messages")
     log_flush_interval_ms: int | None = _topic_default(

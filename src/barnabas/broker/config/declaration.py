@@ -67,7 +67,7 @@ class Setting:
     doc: str
     minimum: float | None = None
     maximum: float | None = None
-    choices: tuple[str, ...] = ()
+    choices: tuple[str, ...] | tuple[int, ...] = ()
     update: Update = Update.READ_ONLY
     sensitive: bool = False
     #: names that stand in for this one, best first: other spellings, coarser units, the broker's default
@@ -98,7 +98,7 @@ class Setting:
             items = value if self.type is Type.LIST else (value,)
             for item in items:
                 if item not in self.choices:
-                    raise self.invalid_value(value, f"choose from {', '.join(self.choices)}")
+                    raise self.invalid_value(value, f"choose from {', '.join(map(str, self.choices))}")
         if self.items is not None and not all(
             re.fullmatch(self.items[0], item) for item in (value if self.type is Type.LIST else (value,))
         ):

@@ -42,6 +42,30 @@ class TopicConfig(Settings, update=Update.CLUSTER_WIDE):
         synonyms=("compression.type",),
         doc="The compression of batches on disk; producer keeps the producer's compression, byte for byte.",
     )
+    compression_gzip_level: int = integer(
+        "compression.gzip.level",
+        -1,
+        choices=(-1, *range(1, 10)),
+        synonyms=("compression.gzip.level",),
+        doc="The level of gzip if the broker compresses a batch for compression.type; -1 is gzip's default.",
+    )
+    compression_lz4_level: int = integer(
+        "compression.lz4.level",
+        9,
+        minimum=1,
+        maximum=17,
+        synonyms=("compression.lz4.level",),
+        doc="The level of lz4 if the broker compresses a batch for compression.type. 9 stands for the fast "
+        "method, and all others for high compression.",
+    )
+    compression_zstd_level: int = integer(
+        "compression.zstd.level",
+        3,
+        minimum=-131_072,
+        maximum=22,
+        synonyms=("compression.zstd.level",),
+        doc="The level of zstd if the broker compresses a batch for compression.type.",
+    )
     delete_retention_ms: int = long(
         "delete.retention.ms",
         86_400_000,

@@ -126,7 +126,7 @@ def validate_batch(
         codec = Compression.named(config.compression_type)
         if codec != header.compression:
             payload = _payload(header, records, config, at_once and origin is Origin.CLIENT)
-            records = recompressed(header, payload, codec)
+            records = recompressed(header, payload, codec, _level(config, codec))
             header = parse_header(records)
             size = len(records)
             if size > config.max_message_bytes:
@@ -137,6 +137,15 @@ def validate_batch(
             f"the batch has {size} bytes, a segment at most segment.bytes={config.segment_bytes}",
         )
     return header, records, log_append_time
+
+
+def _level(config: TopicConfig, codec: Compression) -> int | None:
+    """Return the level with which the broker compresses for a topic; None if the codec has no levels."""
+    return {
+        Compression.GZIP: config.compression_gzip_level,
+        Compression.LZ4: config.compression_lz4_level,
+        Compression.ZSTD: config.compression_zstd_level,
+    }.get(codec)
 
 
 def _check_header(header: BatchHeader, origin: Origin) -> None:

@@ -154,7 +154,10 @@ def recompress(batch: Buffer, codec: Compression) -> bytes:
     return recompressed(header, batch_payload(header, batch), codec)
 
 
-def recompressed(header: BatchHeader, payload: bytes, codec: Compression) -> bytes:
-    """Return a batch with `header` and the uncompressed records in `payload`, compressed with `codec`."""
+def recompressed(header: BatchHeader, payload: bytes, codec: Compression, level: int | None = None) -> bytes:
+    """Return a batch with `header` and the uncompressed records in `payload`, compressed with `codec`.
+
+    `level` is the codec's level; None for its default.
+    """
     attributes = header.attributes & ~0x07 | codec
-    return assemble_batch(header._replace(attributes=attributes), compress(codec, payload))
+    return assemble_batch(header._replace(attributes=attributes), compress(codec, payload, level))

@@ -19,6 +19,9 @@ from barnabas.kafka.records import lz4_frame, xerial
 #: default limit of a batch's decompressed size: far above any sane batch
 DEFAULT_LIMIT = 256 * 1024 * 1024
 
+#: levels of gzip, lz4 and zstd, which are Kafka's defaults (KIP-390). For lz4, 9 stands for the fast method
+_GZIP_LEVEL, _LZ4_LEVEL, _ZSTD_LEVEL = -1, 9, 3
+
 _GZIP_WINDOW = 31
 #: cramjam's message for a buffer that is too small, whether or not the data is valid
 _NO_ROOM = "failed to write whole buffer"
@@ -50,18 +53,21 @@ class Compression(IntEnum):
             raise ValueError(f"{name!r} is not a compression") from None
 
 
-def compress(codec: Compression, data: bytes) -> bytes:
-    """Return `data` compressed with `codec`, in the format that Kafka's Java client reads."""
+def compress(codec: Compression, data: bytes, level: int | None = None) -> bytes:
+    """Return `data` compressed with `codec`, in the format that Kafka's Java client reads.
+
+    `level` is the codec's level (KIP-390), None for its default. NONE and SNAPPY have no levels.
+    """
     if codec is Compression.NONE:
         return data
     if codec is Compression.GZIP:
-        compressor = zlib.compressobj(wbits=_GZIP_WINDOW)
+        compressor = zlib.compressobj(_GZIP_LEVEL if level is None else level, wbits=_GZIP_WINDOW)
         return compressor.compress(data) + compressor.flush()
     if codec is Compression.SNAPPY:
         return xerial.compress(data)
     if codec is Compression.LZ4:
-        return lz4_frame.compress(data)
-    return bytes(cramjam.zstd.compress(data, 3))
+        return lz4_frame.compress(data, None if level == _LZ4_LEVEL else level)
+    return bytes(cramjam.zstd.compress(data, _ZSTD_LEVEL if level is None else level))
 
 
 def decompress(codec: int, data: Buffer, limit: int = DEFAULT_LIMIT) -> bytes:

@@ -21,8 +21,15 @@ _STORED = 0x8000_0000
 _SIZE = struct.Struct("<I")
 
 
-def compress(data: bytes) -> bytes:
-    """Return `data` compressed as one LZ4 frame."""
+def compress(data: bytes, level: int | None = None) -> bytes:
+    """Return `data` compressed as one LZ4 frame.
+
+    With a `level` from 1 to 17, use the slow method of high compression, whose blocks have checksums.
+    """
+    if level is not None:
+        compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
+        compressor.compress(data)
+        return bytes(compressor.finish())
     parts = [_HEADER]
     for start in range(0, len(data), BLOCK_SIZE):
         plain = data[start : start + BLOCK_SIZE]

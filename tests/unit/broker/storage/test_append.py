@@ -199,6 +199,20 @@ def test_a_topic_that_asks_for_a_compression_gets_it(bench, sent, wanted):
     assert [record.key for record in all_records(stored(bench))] == [b"k0", b"k1", b"k2"]
 
 
+@pytest.mark.parametrize(("codec", "fast", "best"), [("gzip", 1, 9), ("lz4", 9, 12), ("zstd", -5, 3)])
+def test_a_topic_chooses_the_level_of_its_compression(bench, codec, fast, best):
+    """Levels of compression: KIP-390."""
+    records = [Record(b"k", b"%d times %d" % (n * 7919 % 1000, n), NOW) for n in range(400)]
+    sizes = []
+    for level in (fast, best):
+        bench.configure(compression_type=codec, **{f"compression_{codec}_level": level})
+        before = len(stored(bench))
+        bench.append(*records)
+        sizes.append(len(stored(bench)) - before)
+    assert sizes[1] < sizes[0]
+    assert [record.value for record in all_records(stored(bench))] == [each.value for each in records] * 2
+
+
 def test_a_damaged_payload_is_corrupt_when_it_must_be_decompressed(bench, refused):
     bench.configure(compression_type="gzip")
     header = parse_header(encode_batch(RECORDS))._replace(attributes=Compression.ZSTD)
