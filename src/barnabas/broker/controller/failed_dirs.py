@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from barnabas.base.tasks import start_task, stop_tasks
 from barnabas.base.text import logger_of
-from barnabas.base.types import BrokerId, TopicPartition
+from barnabas.base.types import BrokerId, TopicId, TopicPartition
 from barnabas.broker.controller.replica_logs import Ask, failed_replicas
 from barnabas.broker.metadata.image import BrokerImage, ImageDelta
 from barnabas.broker.metadata.loader import MetadataLoader
@@ -39,8 +39,9 @@ class FailedDirs:
         self._is_active = is_active
         self._ask = ask
         self._on_news = on_news
-        #: the failed replicas of each broker, and the broker epoch and failed directories when it was asked
-        self._known: dict[BrokerId, tuple[tuple[int, tuple[str, ...]], frozenset[TopicPartition]]] = {}
+        #: of each broker: its epoch and failed directories when it was asked, and its failed replicas. These
+        #: are topic ids and partition indexes: a new topic can have the name of a deleted one
+        self._known: dict[BrokerId, tuple[tuple[int, tuple[str, ...]], frozenset[tuple[TopicId, int]]]] = {}
         self._asking: asyncio.Task[None] | None = None
 
     def on_image(self, delta: ImageDelta) -> None:
@@ -61,12 +62,15 @@ class FailedDirs:
 
         The result lacks the replicas of brokers that have not answered yet.
         """
+        image = self._loader.image
         failed: dict[TopicPartition, frozenset[BrokerId]] = {}
-        for broker in self._loader.image.brokers.values():
+        for broker in image.brokers.values():
             known = self._known.get(broker.id)
             if known is not None and known[0][0] == broker.epoch:
-                for partition in known[1]:
-                    failed[partition] = failed.get(partition, frozenset()) | {broker.id}
+                for topic_id, number in known[1]:
+                    if (name := image.topic_names.get(topic_id)) is not None:
+                        partition = TopicPartition(name, number)
+                        failed[partition] = failed.get(partition, frozenset()) | {broker.id}
         return failed
 
     def _unasked(self) -> list[BrokerImage]:

@@ -13,6 +13,7 @@ from barnabas.broker.controller.elections import ElectionControl, ElectionType
 from barnabas.broker.controller.eligibility import eligibility_of
 from barnabas.broker.controller.reassignment import is_moving
 from barnabas.broker.metadata.image import ClusterImage
+from barnabas.broker.metadata.store import StoreError
 from barnabas.broker.view import BrokerView
 
 log = logger_of(__name__)
@@ -49,7 +50,7 @@ class LeaderBalance:
             if wanted:
                 try:
                     await self._elections.elect(ElectionType.PREFERRED, wanted)
-                except KafkaError as error:
+                except (KafkaError, StoreError) as error:
                     log.warning("preferred leaders could not be elected: %s", error)
 
 

@@ -65,13 +65,16 @@ def with_isr(
 
     `min_isr` is the topic's ``min.insync.replicas``.
     """
-    if len(isr) >= effective_min_isr(state, min_isr):
-        known = tuple(r for r in state.last_known_elr if r not in isr) if state.recovering else ()
-        return state._replace(isr=isr, elr=(), last_known_elr=known)
-    before = {*state.isr, *state.elr}
-    elr = tuple(r for r in state.replicas if r in before and r not in isr and r not in unclean)
-    left = before.union(state.last_known_elr).difference(isr, elr)
-    return state._replace(isr=isr, elr=elr, last_known_elr=tuple(r for r in state.replicas if r in left))
+    elr: tuple[BrokerId, ...] = ()
+    known: set[BrokerId] = set()
+    if len(isr) < effective_min_isr(state, min_isr):
+        before = {*state.isr, *state.elr}
+        elr = tuple(r for r in state.replicas if r in before and r not in isr and r not in unclean)
+        known = before.union(state.last_known_elr)
+    elif state.recovering:
+        known = {*state.last_known_elr}
+    last_known_elr = tuple(r for r in state.replicas if r in known and r not in isr and r not in elr)
+    return state._replace(isr=isr, elr=elr, last_known_elr=last_known_elr)
 
 
 def settle(state: PartitionState, min_isr: int, eligible: Eligibility) -> PartitionState:

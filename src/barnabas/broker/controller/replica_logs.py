@@ -91,11 +91,12 @@ async def replica_logs(
 
 async def failed_replicas(
     ask: Ask, image: ClusterImage, broker: BrokerId
-) -> frozenset[TopicPartition] | None:
-    """Ask `broker` for its replicas whose log directory has failed, and return their partitions.
+) -> frozenset[tuple[TopicId, int]] | None:
+    """Ask `broker` for its replicas whose log directory has failed.
 
-    The result is empty if none has failed. Return None if the request fails, or if the broker has registered
-    again since `image`. Also return None if the response lacks a replica that the broker has in `image`.
+    Return the topic id and the index of each of these partitions; an empty set if none has failed. Return
+    None if the request fails, or if the broker has registered again since `image`. Also return None if the
+    response lacks a replica that the broker has in `image`.
     """
     partitions = [
         TopicPartition(name, number)
@@ -107,7 +108,9 @@ async def failed_replicas(
     if len(answer) < len(partitions):
         return None
     return frozenset(
-        partition for partition, info in answer.items() if info.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        (image.topics[name].id, number)
+        for (name, number), info in answer.items()
+        if info.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     )
 
 

@@ -139,10 +139,13 @@ class ControllerWrites:
         """Wait until this broker's image of the metadata contains all writes of this broker, and return it.
 
         Raises:
-            StoreUnavailableError: the store cannot be read.
+            KafkaError: KAFKA_STORAGE_ERROR, the store cannot be read.
         """
         assert self._loader is not None
-        return await self._loader.settled()
+        try:
+            return await self._loader.settled()
+        except StoreUnavailableError as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
     async def _confirm(self) -> None:
         if not self._is_confirmed:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from simulation.virtual_time import VirtualTimeLoop
-from tests.unit.broker.controller.conftest import Member, Play, broker_image
+from tests.unit.broker.controller.conftest import Member, Play, broker_image, until
 from tests.views import view_of
 
 from barnabas.base.errors import ErrorCode, KafkaError
@@ -20,6 +20,7 @@ from barnabas.broker.controller.leader_balance import LeaderBalance, imbalanced
 from barnabas.broker.controller.replica_logs import ReplicaLog
 from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.image import BrokerState, ClusterImage, PartitionState, TopicImage
+from barnabas.broker.metadata.store import StoreUnavailableError
 from barnabas.broker.storage.log_end import LogEnd
 from barnabas.kafka.protocol.messages.get_replica_log_info import (
     EpochStart,
@@ -236,6 +237,38 @@ def test_the_controller_evens_leaders_out_now_and_then(is_enabled: bool, is_cont
 
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         runner.run(scenario())
+
+
+def test_leaders_are_balanced_again_after_the_metadata_store_could_not_be_reached(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection breaks between the first step of an election and the next one."""
+
+    async def scenario(member: Member) -> None:
+        await create(member, [1, 2])
+        await become(member, T0, leader=2)
+        caught_up, answers = asyncio.Event(), member.loader.settled
+
+        async def breaks() -> None:
+            caught_up.set()
+
+            async def fails() -> ClusterImage:
+                monkeypatch.setattr(member.loader, "settled", answers)
+                raise StoreUnavailableError("on purpose")
+
+            monkeypatch.setattr(member.loader, "settled", fails)
+            member.controller.elections._caught_up = member.controller.partitions.caught_up
+
+        member.controller.elections._caught_up = breaks
+        config = BrokerConfig(auto_leader_rebalance_enable=True, leader_imbalance_check_interval_seconds=1)
+        view = view_of(member.image, config=config)
+        balance = LeaderBalance(member.controller.elections, lambda: True, view)
+        balance.start()
+        await caught_up.wait()
+        await until(lambda: state(member).leader == 1)
+        await balance.stop()
+
+    play(scenario, others=1)
 
 
 def test_brokers_that_lead_most_of_what_they_should_are_left_alone() -> None:

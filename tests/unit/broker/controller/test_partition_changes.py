@@ -17,6 +17,7 @@ from barnabas.broker.controller.partition_changes import (
     elect_preferred,
     elect_uncleanly,
     settle,
+    with_isr,
 )
 from barnabas.broker.metadata.image import PartitionState
 
@@ -143,6 +144,7 @@ def test_leader_that_is_enough_alone_learns_who_was_last_in_sync_until_it_no_lon
     assert of(leading) == (1, 6, (1,), (), (3,))
     assert settle(leading, 1, alive(*REPLICAS)) is leading
     assert of(alter_isr(leading, (1,), 1)) == (1, 6, (1,), (), ())
+    assert with_isr(leading._replace(replicas=(1, 2)), (1,), 1).last_known_elr == ()  # 3 was removed
     gone = settle(leading, 1, alive(3, unclean=(1,)))
     assert of(gone) == (-1, 7, (), (), (1, 3))
 

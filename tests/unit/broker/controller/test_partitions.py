@@ -793,6 +793,23 @@ def test_replicas_in_a_failed_directory_lead_nothing_that_others_can() -> None:
     play(scenario)
 
 
+def test_failed_replica_of_a_deleted_topic_says_nothing_of_the_next_topic_with_its_name() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.make_topic((2, 3, 1))
+        cluster.reach[2] = (0, 0)
+        cluster.failed[2] = {0}
+        await cluster.members[2].controller.registration.update(failed_log_dirs=("dir",))
+        await cluster.has(leader=3, isr=(3, 1))
+        cluster.failed[2] = set()
+        assert await cluster.controller.controller.topics.delete([cluster.topic.id]) == {}
+        await cluster.make_topic((2, 3, 1))
+        await cluster.has(leader=2, isr=(2, 3, 1))
+        await cluster.stop(3)
+        await cluster.has(leader=2, isr=(2, 1))
+
+    play(scenario)
+
+
 def test_only_replica_leads_on_in_a_failed_directory() -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.make_topic((2,), (3,))
