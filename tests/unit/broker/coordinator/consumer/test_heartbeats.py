@@ -225,6 +225,26 @@ def test_subscription_by_regular_expression_follows_the_topics(coordinate, told)
     coordinate(scenario)
 
 
+def test_new_topics_of_an_expression_that_could_not_be_stored_are_found_soon_after(coordinate, told):
+    async def scenario(groups):
+        groups.topics(**{"log-a": 1})
+        await groups.enter("a", regex="log-.*")
+        await asyncio.sleep(1)
+        assert told(await groups.beat("a", 1)) == {"log-a": [0]}
+        groups.topics(**{"log-a": 1, "log-b": 1})
+        await asyncio.sleep(10)
+        groups.log.failure = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+        await groups.beat("a", 2)
+        await asyncio.sleep(1)
+        groups.log.failure = None
+        await asyncio.sleep(10)
+        await groups.beat("a", 2)
+        await asyncio.sleep(1)
+        assert told(await groups.beat("a", 2)) == {"log-a": [0], "log-b": [0]}
+
+    coordinate(scenario)
+
+
 def test_regular_expression_has_to_match_the_whole_name(coordinate, told):
     async def scenario(groups):
         groups.topics(log=1, catalog=1, logs=1)

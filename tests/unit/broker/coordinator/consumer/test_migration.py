@@ -201,6 +201,30 @@ def test_classic_member_that_does_not_join_again_is_out(coordinate):
     coordinate(scenario)
 
 
+def test_member_has_its_whole_time_to_join_again_after_the_group_was_classic_in_between(coordinate):
+    """It had to join again before the newcomer left, too, a minute before."""
+
+    async def scenario(groups):
+        groups.topics(t=2)
+        (old,), generation = await stable_classic(groups, "old")
+        await groups.enter("new", "t")
+        assert await groups.heartbeat(old, generation) is ErrorCode.REBALANCE_IN_PROGRESS
+        await groups.beat("new", -1)
+        joined = await groups.join(old, protocols=offers("t"))
+        everything = {old: encode_assignment({"t": frozenset({0, 1})}, 1)}
+        await groups.sync(old, joined.generation_id, everything)
+        for _ in range(19):
+            await asyncio.sleep(3)
+            assert await groups.heartbeat(old, joined.generation_id) is ErrorCode.NONE
+        await groups.enter("next", "t")
+        for _ in range(2):
+            await asyncio.sleep(3)
+            late = await groups.heartbeat(old, joined.generation_id)
+            assert late is ErrorCode.REBALANCE_IN_PROGRESS
+
+    coordinate(scenario)
+
+
 def test_classic_member_that_falls_silent_is_out_after_its_own_session(coordinate):
     async def scenario(groups):
         groups.topics(t=2)

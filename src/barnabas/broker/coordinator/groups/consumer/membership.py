@@ -65,7 +65,7 @@ class ConsumerMembership:
         self.assigner = assigner
         self.regexes = regexes
         self.timeouts = timeouts
-        self.downgraded = downgraded
+        self._downgraded = downgraded
 
     # --- stay ---
 
@@ -279,6 +279,16 @@ class ConsumerMembership:
         draft.remove_group()
         draft.records.append(record)
         return classic
+
+    def downgraded(self, classic: ClassicGroup, reason: str) -> None:
+        """Cancel the timeouts of the consumer group that has become `classic`, and set those of `classic`.
+
+        If `reason` is not empty, begin a rebalance for this reason. A timeout that stayed, for example until
+        a member must join again, would also hold after the next upgrade of the group.
+        """
+        for member in classic.members:
+            self.timeouts.forget(classic.group_id, member.member_id)
+        self._downgraded(classic, reason)
 
     def fence(self, group: ConsumerGroup, late: ExpiredTimeout) -> Result[None]:
         """Remove the member that `late` names, because its timeout has expired.

@@ -196,6 +196,7 @@ class RegexSubscriptions:
 
     def failed(self, group_id: str) -> None:
         """Count a failure to find or store topics. A heartbeat after a pause begins a new search."""
+        self._searched.pop(group_id, None)
         failures = self._failed.get(group_id, (0, 0))[0] + 1
         self._failed[group_id] = failures, self._view.clock.now_ms() + backoff_ms(failures)
 
