@@ -1018,12 +1018,17 @@ class LogManager:
     ) -> None:
         """Write one kind of checkpoint in `directory`, in a thread.
 
-        The broker writes only one checkpoint at a time. `of` is a method of `LogDirectory`, such as
-        `LogDirectory.recovery_point_checkpoint`.
+        The broker writes only one checkpoint at a time. A write that has begun continues if the caller is
+        cancelled. `of` is a method of `LogDirectory`, such as `LogDirectory.recovery_point_checkpoint`.
 
         Raises:
             OSError: the disk failed.
         """
+        await asyncio.shield(self._share(self._checkpoint(of, directory)))
+
+    async def _checkpoint(
+        self, of: Callable[[LogDirectory], CheckpointWrite], directory: LogDirectory
+    ) -> None:
         async with self._checkpointing:
             await self._write(of(directory))
 
@@ -1065,10 +1070,19 @@ class LogManager:
             KafkaError: KAFKA_STORAGE_ERROR, the directory is offline, or its disk failed;
                 UNKNOWN_TOPIC_OR_PARTITION, the log was deleted.
         """
-        directory = self.find_directory(opened.topic_partition)
-        if directory is None or directory.logs[opened.topic_partition] is not opened:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # it was deleted meanwhile
-        await self.store_log_starts(directory, [(opened, opened.log_start_offset)])
+        await self.store_log_starts(self._holder_of(opened), [(opened, opened.log_start_offset)])
+
+    def _holder_of(self, opened: PartitionLog) -> LogDirectory:
+        """Return the directory in which a log is, or the copy of a log that moves.
+
+        Raises:
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION, the log or the copy was deleted.
+        """
+        for directory in self._directories:
+            for logs in (directory.logs, directory.futures):
+                if logs.get(opened.topic_partition) is opened:
+                    return directory
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     async def _store_log_starts(self, directory: LogDirectory) -> None:
         if directory.failure is not None:
@@ -1100,28 +1114,32 @@ class LogManager:
         """Compute a truncation of a log to `offset`, and lower the log's recovery point on disk.
 
         The log itself does not change. A thread reads the batches. Truncations of logs in one directory share
-        a write of the checkpoint.
+        a write of the checkpoint. `opened` can also be the copy of a log that moves.
 
         Pass the result to `truncate_to`. The result can be None: the truncation removes nothing or all
         records, and `truncate_to` then reads no batches.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline, or the recovery point could not be
-                written; CORRUPT_MESSAGE, the part of the log before `offset` is damaged.
+                written; CORRUPT_MESSAGE, the part of the log before `offset` is damaged;
+                UNKNOWN_TOPIC_OR_PARTITION, the log was deleted.
         """
-        truncation = begin_truncation(opened, offset)
-        if truncation is not None:
-            await self._disk.run(truncation.run)
-        if prepare_truncation(opened, offset, truncation) or opened in self._lowered:
-            self._lowered[opened] = None
-            await self._store_lower_recovery_point(opened)
-            self._lowered.pop(opened, None)
-        return truncation
+        while True:
+            files = opened.files
+            truncation = begin_truncation(opened, offset)
+            if truncation is not None:
+                await self._disk.run(truncation.run)
+            if prepare_truncation(opened, offset, truncation) or opened in self._lowered:
+                self._lowered[opened] = None
+                await self._store_lower_recovery_point(opened)
+                self._lowered.pop(opened, None)
+            if opened.files is files:
+                return truncation  # else the log has moved to another log directory meanwhile
 
     async def _store_lower_recovery_point(self, opened: PartitionLog) -> None:
         if opened.files.sealed is not None:
             await self._disk.run(sync_sealed, opened)
-        directory = self.directory_of(opened.topic_partition)
+        directory = self._holder_of(opened)
         writing = self._recovery_point_writes.get(directory)
         if writing is None:
             writing = self._share(self._store_recovery_points(directory))

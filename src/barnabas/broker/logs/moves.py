@@ -31,12 +31,7 @@ from barnabas.broker.logs import LogDirectory
 from barnabas.broker.logs.manager import LogManager
 from barnabas.broker.storage import PartitionLog
 from barnabas.broker.storage.producer_snapshot import decode_snapshot, encode_snapshot
-from barnabas.broker.storage.truncation import (
-    begin_truncation,
-    cut_in_parts,
-    truncate_fully_and_start_at,
-    truncate_to,
-)
+from barnabas.broker.storage.truncation import cut_in_parts, truncate_fully_and_start_at, truncate_to
 from barnabas.broker.view import BrokerView
 
 log = logger_of(__name__)
@@ -214,14 +209,13 @@ class LogMoves:
     async def _truncate(self, future: PartitionLog, cut: _Cut) -> None:
         """Remove the records in `cut` from the copy `future`, and fsync the copy.
 
-        A thread reads the batches that the truncation needs.
+        Threads read the batches that the truncation needs, and write the copy's lower recovery point.
         """
         if cut.starts_over:
+            await self._logs.prepare_truncation(future, min(cut.offset, future.log_start_offset))
             truncate_fully_and_start_at(future, cut.offset, sync=False)
         else:
-            truncation = begin_truncation(future, cut.offset)
-            if truncation is not None:
-                await _to_its_end(self._pool.run(truncation.run))
+            truncation = await self._logs.prepare_truncation(future, cut.offset)
             truncate_to(future, cut.offset, sync=False, truncation=truncation)
         await self._fsync(future)
 

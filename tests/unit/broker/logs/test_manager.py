@@ -520,6 +520,38 @@ def test_stop_waits_for_a_write_whose_waiters_have_gone(play):
     play(scenario, "/a")
 
 
+def test_a_stop_waits_for_a_checkpoint_whose_job_was_cancelled():
+    """Two writers of a checkpoint would corrupt it, or fail: then the stop would not be marked as clean."""
+    entered, release = threading.Event(), threading.Event()
+
+    async def scenario():
+        bench = Bench("/a")
+        bench.logs._disk = pool = ThreadPool("disk", 2)
+        bench.create("t", records=5)
+
+        def hold(operation, path):
+            if operation == "sync" and path.endswith("recovery-point-offset-checkpoint.tmp"):
+                bench.disk.refuse = None
+                entered.set()
+                release.wait()
+
+        bench.disk.refuse = hold
+        job = asyncio.ensure_future(bench.logs.checkpoint(LogDirectory.recovery_point_checkpoint))
+        await asyncio.to_thread(entered.wait)
+        job.cancel()
+        await asyncio.wait([job])
+        stopping = asyncio.ensure_future(bench.logs.stop())
+        await asyncio.wait([stopping], timeout=0.2)
+        is_early = stopping.done()
+        release.set()
+        await stopping
+        await pool.close()
+        assert not is_early
+        assert [each.closed_cleanly for each in bench.logs.directories] == [True]
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize("flush_messages", [1, 1000])
 def test_what_a_crash_has_left_is_fsynced_before_it_is_served_where_what_is_acknowledged_is(flush_messages):
     """Otherwise the broker could acknowledge the data when a producer sends it again, and a power cut could

@@ -17,8 +17,10 @@ from tests.views import view_of
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import TopicPartition
 from barnabas.broker.config import BrokerConfig, TopicConfig
+from barnabas.broker.logs import LogDirectory
 from barnabas.broker.logs.manager import LogManager
 from barnabas.broker.logs.moves import LogMoves
+from barnabas.broker.storage.incomplete import Mark
 from barnabas.broker.storage.retention import delete_old_segments
 from barnabas.broker.storage.truncation import (
     Truncation,
@@ -1003,5 +1005,43 @@ def test_a_copy_is_truncated_in_threads(play, monkeypatch):
 
     play(scenario)
     assert found == [True]
+    assert told
+    assert all(told)
+
+
+def test_a_copy_that_is_durable_is_truncated_in_threads(play, monkeypatch):
+    """The loop wrote the copy's lower recovery point, perhaps while a thread wrote the same checkpoint."""
+    in_thread, told = [], []
+    make = VirtualPool._make
+
+    def made(self, call, done):
+        in_thread.append(call)
+        try:
+            make(self, call, done)
+        finally:
+            in_thread.pop()
+
+    monkeypatch.setattr(VirtualPool, "_make", made)
+
+    async def scenario(bench):
+        bench.create(30)
+        bench.logs.incomplete.note(T0, ID, Mark("it cannot switch yet"), bench.log)
+        bench.moves.begin(T0, "/b")
+        (future,) = (directory.futures[T0] for directory in bench.logs.directories if directory.futures)
+        await bench.until(lambda: future.recovery_point == 30)
+        await bench.logs.checkpoint(LogDirectory.recovery_point_checkpoint)
+        bench.log.high_watermark = 5
+        truncate_to(bench.log, 5)
+        bench.append(3, 1)
+        bench.disk.refuse = lambda operation, path: (
+            told.append(bool(in_thread)) if path.startswith("/b") and operation.startswith("sync") else None
+        )
+        await bench.until(lambda: future.log_end_offset == 8)
+        bench.logs.incomplete.forget(T0)
+        await bench.moved()
+        bench.disk.refuse = None
+        await bench.stop()
+
+    play(scenario)
     assert told
     assert all(told)
