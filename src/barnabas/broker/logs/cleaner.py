@@ -1,6 +1,9 @@
 """Compacts logs in the background.
 
 A thread compacts the log with the largest dirty ratio. The event loop then replaces the log's segments.
+
+A log is not compacted while it moves to another log directory, as in Apache Kafka. If two cleanings removed a
+tombstone during the copying, the copy could have the deleted value without the tombstone.
 """
 
 from __future__ import annotations
@@ -207,7 +210,7 @@ class LogCleaner(Generic[P]):
                 continue
             try:
                 await self._settle_swap(log)
-                if not log.config.is_compacted:
+                if not log.config.is_compacted or self._logs.copy_of(name) is not None:
                     continue
                 dirt = self._find_dirtiness(partition, now_ms)
             except Exception as error:
@@ -298,8 +301,12 @@ class LogCleaner(Generic[P]):
         await self._in_thread(sync)
 
     def _is_current(self, log: PartitionLog, cleaning: Cleaning) -> bool:
-        """Whether the log is in use, and has not changed since its cleaning began."""
-        return not log.is_offline and log.files.truncation_epoch == cleaning.truncation_epoch
+        """Whether the log is in use, and has not changed or begun to move since its cleaning began."""
+        return (
+            not log.is_offline
+            and log.files.truncation_epoch == cleaning.truncation_epoch
+            and self._logs.copy_of(log.topic_partition) is None
+        )
 
     def _put_off(self, log: PartitionLog, error: Exception) -> None:
         """Log the failure of a cleaning, and delay the next cleaning of this log.

@@ -36,6 +36,9 @@ class Logs:
     def directory_of(self, _):
         return self.directory
 
+    def copy_of(self, _):
+        return None
+
     async def checkpoint_one(self, directory, of):
         of(directory).run()
 

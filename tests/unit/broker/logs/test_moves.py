@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from contextlib import suppress
+from types import SimpleNamespace
 
 import pytest
 from simulation.blocking import VirtualPool
@@ -18,6 +19,7 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import TopicPartition
 from barnabas.broker.config import BrokerConfig, TopicConfig
 from barnabas.broker.logs import LogDirectory
+from barnabas.broker.logs.cleaner import LogCleaner
 from barnabas.broker.logs.manager import LogManager
 from barnabas.broker.logs.moves import LogMoves
 from barnabas.broker.storage.incomplete import Mark
@@ -30,6 +32,8 @@ from barnabas.broker.storage.truncation import (
 )
 from barnabas.kafka.records import Record, encode_batch
 from barnabas.kafka.records.batch import batches
+from barnabas.kafka.records.builder import batch_payload
+from barnabas.kafka.records.record import decode_records
 
 T0 = TopicPartition("t", 0)
 ID = b"t" * 16
@@ -43,7 +47,7 @@ class Bench:
         self.clock = VirtualClock(asyncio.get_running_loop())
         self.disk = disk or FaultyDisk()
         config = BrokerConfig(node_id=1, log_dirs=log_dirs, **settings)
-        environment = simulated_environment(clock=self.clock, filesystem=self.disk)
+        self.environment = environment = simulated_environment(clock=self.clock, filesystem=self.disk)
         self.pool = environment.blocking.pool("disk", 2)
         self.logs = LogManager(config, environment, self.pool, lambda path: None)
         self.logs.open("c")
@@ -99,13 +103,19 @@ class Bench:
 
 
 def values(log):
-    found, offset = [], log.log_start_offset
+    return [(header.base_offset, header.leader_epoch) for header, _ in found_batches(log)]
+
+
+def found_batches(log):
+    """Yield the header and bytes of each batch in the log."""
+    offset = log.log_start_offset
     while offset < log.log_end_offset:
         data = b"".join(bytes(chunk) for chunk in log.read(offset, 1000, log.log_end_offset).chunks)
-        for _, header in batches(data):
-            found.append((header.base_offset, header.leader_epoch))
-            offset = header.next_offset
-    return found
+        found = [(header, data[at : at + header.size]) for at, header in batches(data)]
+        if not found:
+            return
+        yield from found
+        offset = found[-1][0].next_offset
 
 
 @pytest.fixture
@@ -1045,3 +1055,52 @@ def test_a_copy_that_is_durable_is_truncated_in_threads(play, monkeypatch):
     play(scenario)
     assert told
     assert all(told)
+
+
+COMPACTED = TopicConfig(
+    cleanup_policy=("compact",), delete_retention_ms=0, min_cleanable_dirty_ratio=0.01, segment_bytes=10_000
+)
+
+
+def test_a_key_that_was_deleted_does_not_come_back_because_its_log_was_compacted_while_it_moved(play):
+    async def scenario(bench):
+        log = bench.logs.create(T0, ID, COMPACTED)
+
+        def append(key, value):
+            log.append_as_leader(encode_batch([Record(key, value, bench.clock.now_ms())]), 0)
+            log.advance_high_watermark(log.log_end_offset)
+
+        def seal():
+            log.roll()
+            log.flush()
+
+        append(b"gone", b"here")
+        for number in range(20):
+            append(b"%d" % number, bytes(100))
+        seal()
+        append(b"gone", None)
+        seal()
+        bench.moves.begin(T0, "/b")
+        future = bench.logs.directory_at("/b").futures[T0]
+        await bench.until(lambda: future.log_end_offset > 0)
+        partition = SimpleNamespace(log=log, unavailable=None)
+        cleaner = LogCleaner(bench.moves._view, [partition], bench.logs, bench.environment, lambda _: None)
+        assert future.log_end_offset < 20
+        for _ in range(3):
+            await cleaner.clean_dirtiest()
+            append(b"another", b"1")
+            seal()
+            await asyncio.sleep(0.01)
+        await bench.moved()
+        state = {}
+        for header, batch in found_batches(log):
+            payload = batch_payload(header, batch)
+            for record in decode_records(payload, header.record_count, 0, 0):
+                state[record.key] = record.value
+        assert state.get(b"gone") is None
+        seal()
+        assert await cleaner.clean_dirtiest()
+        await cleaner.stop()
+        await bench.stop()
+
+    play(scenario, replica_alter_log_dirs_io_max_bytes_per_second=300)
