@@ -135,7 +135,7 @@ class Controller:
         #: blocks of producer ids
         self.producer_ids = ProducerIdControl(store, self._writes, lambda: loader.image.last_producer_id)
         #: the registration of this broker
-        self.registration = Registration(store, broker, view)
+        self.registration = Registration(store, broker, view, self._begin_join)
         self._admitted = asyncio.Event()
         #: set whenever leaders may have moved
         self._moved = asyncio.Event()
@@ -147,6 +147,7 @@ class Controller:
         self._missing_since: float | None = None
         self._stepping_down: asyncio.Task[None] | None = None
         self._is_isolated = False
+        self._is_stopped = False
         self._cancels: list[Cancel] = []
 
     @property
@@ -312,6 +313,7 @@ class Controller:
 
         The registration stays until this broker's session with the metadata store ends.
         """
+        self._is_stopped = True
         while self._cancels:
             self._cancels.pop()()
         self._writes.resign()
@@ -376,6 +378,8 @@ class Controller:
             self._admitted.set()
 
     def _begin_join(self) -> None:
+        if self._is_stopped:
+            return
         self._must_join = True
         if self._joining is None or self._joining.done():
             self._joining = start_task(self._join_again(), "controller election", is_vital=True)

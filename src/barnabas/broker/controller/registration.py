@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from typing import Any
 
 from barnabas.base.errors import ErrorCode, KafkaError
@@ -57,12 +58,20 @@ class Registration:
         store: metadata store of the cluster.
         broker: the broker to register.
         view: the broker's view, with its clock. Each new registration sets the broker epoch in the view.
+        on_unwritten: called, without arguments, when `update` could not write a change. Call `register` then.
     """
 
-    def __init__(self, store: MetadataStore, broker: BrokerImage, view: MutableView) -> None:
+    def __init__(
+        self,
+        store: MetadataStore,
+        broker: BrokerImage,
+        view: MutableView,
+        on_unwritten: Callable[[], None] = lambda: None,
+    ) -> None:
         self._store = store
         self._broker = broker
         self._view = view
+        self._on_unwritten = on_unwritten
         self._registered_ms = view.clock.now_ms()
         self._clean_epoch = broker.previous_epoch
         #: the session that has the node
@@ -121,14 +130,16 @@ class Registration:
     async def update(self, **changes: Any) -> None:
         """Change fields of the `BrokerImage` in the node.
 
-        If the metadata store cannot be reached or the node does not exist, the next `register` writes the
-        change.
+        If the metadata store cannot write the change or the node does not exist, the next `register` writes
+        the change.
         """
         self._broker = self._broker._replace(**changes)
-        with contextlib.suppress(StoreUnavailableError, NoNodeError, BadVersionError):
+        try:
             node = await self._store.exists(self._path)
             if node is not None and node.created == self._broker.epoch:
                 await self._store.set(self._path, self._data(), node.version)
+        except (StoreUnavailableError, NoNodeError, BadVersionError):
+            self._on_unwritten()
 
     def announce(self, **changes: Any) -> None:
         """Start an `update` without waiting for it."""

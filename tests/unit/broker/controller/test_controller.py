@@ -22,7 +22,7 @@ from barnabas.broker.controller.elections import ElectionType
 from barnabas.broker.controller.placement import place_replicas
 from barnabas.broker.controller.writes import ControllerWrites
 from barnabas.broker.metadata import znodes
-from barnabas.broker.metadata.image import ALL_BROKERS, TopicImage
+from barnabas.broker.metadata.image import ALL_BROKERS, BrokerState, TopicImage
 from barnabas.broker.metadata.store import (
     Create,
     NodeExistsError,
@@ -406,6 +406,52 @@ def test_controller_whose_isolation_has_ended_before_it_made_way_stays(
         await until(lambda: first.controller._stepping_down and first.controller._stepping_down.done())
         assert (first.controller.active, first.controller._writes.epoch) == (True, epoch)
         assert not first.image.brokers[1].is_isolated
+
+    asyncio.run(scenario())
+
+
+def test_change_of_the_registration_that_the_store_could_not_write_is_written_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The disk of the store's server is full for a moment. The broker waited without end for its admission."""
+
+    async def scenario() -> None:
+        member = await join(MemoryServer(), BrokerConfig(node_id=1), state=BrokerState.STARTING)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        refused: list[str] = []
+
+        async def full(path: str, data: bytes, version: int = -1) -> int:
+            patch.undo()
+            refused.append(path)
+            raise StoreUnavailableError("on purpose")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(member.store, "set", full)
+            async with asyncio.timeout(60):
+                await member.controller.enter()
+        assert refused == [znodes.broker(1)]
+
+    asyncio.run(scenario())
+
+
+def test_controller_that_stops_takes_part_in_no_more_elections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write that has failed during the stop requests an election."""
+
+    async def scenario() -> None:
+        server = MemoryServer()
+        member = await join(server, BrokerConfig(node_id=1))
+        stopped = member.controller.partitions.stop
+
+        async def fails_meanwhile() -> None:
+            member.controller.partitions._begin_again()
+            await stopped()
+
+        monkeypatch.setattr(member.controller.partitions, "stop", fails_meanwhile)
+        await member.controller.stop()
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert not member.controller.active
 
     asyncio.run(scenario())
 
