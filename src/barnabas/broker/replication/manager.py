@@ -372,7 +372,10 @@ class ReplicaManager:
             )
 
     def _drop(self, topic: TopicImage, index: int) -> None:
-        """Delete the log of a partition that has moved to other brokers."""
+        """Delete the log of a partition that has moved to other brokers.
+
+        Keep the log of an earlier topic with the same name, unless the image lists that topic as deleted.
+        """
         partition = self._topics.get(topic.id, {}).pop(index, None)
         topic_partition = TopicPartition(topic.name, index)
         self._early.forget(topic.id, index)
@@ -380,7 +383,14 @@ class ReplicaManager:
             log.info("%s has moved to other brokers: its log is deleted", topic_partition)
             partition.close(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition has moved"))
             self._on_change(partition)
-        self._logs.delete_moved(topic_partition)
+        opened = self._logs.get(topic_partition)
+        if opened is None or self._image.is_deleted_from(self._node_id, topic_partition, opened.topic_id):
+            self._logs.delete_moved(topic_partition)
+        else:
+            log.error(
+                "the log of %s is that of an earlier topic, which was not deleted: it is kept",
+                topic_partition,
+            )
 
     def _resigned_epoch(self, topic: TopicImage, index: int) -> LeaderEpoch:
         before = self._resigned.topic_by_id(topic.id)

@@ -413,7 +413,7 @@ def test_controller_whose_isolation_has_ended_before_it_made_way_stays(
 def test_change_of_the_registration_that_the_store_could_not_write_is_written_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The disk of the store's server is full for a moment. The broker waited without end for its admission."""
+    """The disk of the store's server was full, and the broker waited without end for its admission."""
 
     async def scenario() -> None:
         member = await join(MemoryServer(), BrokerConfig(node_id=1), state=BrokerState.STARTING)

@@ -306,6 +306,23 @@ def test_log_of_another_topic_stays_when_nobody_has_deleted_that(replicas, logs)
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_log_of_another_topic_stays_when_the_topic_of_its_name_is_on_other_brokers(
+    replicas, logs, is_deleted
+):
+    """Somebody has removed the nodes of the earlier topic, and created a topic with its name."""
+
+    async def scenario():
+        earlier = logs.create(TopicPartition("t", 0), b"e" * 16, None)
+        elsewhere = image_of_state(PartitionState((2,), (2,), 2))
+        if is_deleted:
+            elsewhere = elsewhere._replace(deleted_topics={b"e" * 16: frozenset({ME})})
+        apply(replicas, ClusterImage(), elsewhere)
+        assert list(logs) == ([] if is_deleted else [earlier])
+
+    asyncio.run(scenario())
+
+
 def test_logs_of_a_topic_that_is_merely_gone_are_kept_and_used_again(logs, replicas, caplog):
     """CMAK 900, KAFKA-14190: a broker deletes logs only if the deletion of the topic is recorded."""
 
