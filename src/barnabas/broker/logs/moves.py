@@ -259,6 +259,7 @@ class LogMoves:
             cleaned_to = source.cleaned_to.get(topic_partition)
             if cleaned_to is not None:
                 target.note_clean(topic_partition, cleaned_to)
+            _follow(current, future)  # the start of the copy is the one that the checkpoint gets
             start = current.log_start_offset
             await self._logs.write_checkpoints(target)
             # From here on nothing waits until the switch.
@@ -267,7 +268,7 @@ class LogMoves:
                 or current.is_offline
                 or future.is_offline
                 or target.futures.get(topic_partition) is not future
-                or current.log_start_offset != start
+                or not current.log_start_offset == start == future.log_start_offset
                 or source.cleaned_to.get(topic_partition) != cleaned_to
                 or any(planned is current for plan in source.planned_starts for planned, _ in plan)
                 or current.files.is_flushing

@@ -215,6 +215,30 @@ def test_a_log_start_within_the_copied_part_stays(play):
     play(scenario)
 
 
+def test_a_log_start_that_advances_at_the_end_of_the_copying_stays(play):
+    async def scenario(bench):
+        bench.create(20)
+        fsync = bench.moves._fsync
+
+        async def fsync_and_delete(future):
+            await fsync(future)
+            if bench.log.is_held and bench.place == "/a" and bench.log.log_start_offset < 13:
+                await bench.logs.store_log_starts(bench.logs.directory_of(T0), [(bench.log, 13)])
+                bench.log.advance_log_start(13)
+
+        bench.moves._fsync = fsync_and_delete
+        bench.moves.begin(T0, "/b")
+        await bench.moved()
+        assert bench.log.log_start_offset == 13
+        bench.disk.crash(random.Random(1))
+        again = Bench(bench.disk)
+        await again.load()
+        assert (again.place, again.log.log_start_offset, again.log.log_end_offset) == ("/b", 13, 20)
+        await again.stop()
+
+    play(scenario)
+
+
 def test_a_move_back_gives_the_move_up(play):
     async def scenario(bench):
         bench.create(20)
