@@ -615,9 +615,10 @@ class LogManager:
     ) -> Iterator[LogDirectory]:
         """Keep the most complete of a partition's logs in several directories, and close the others.
 
-        A crash at the end of a move leaves two logs. Keep the longest one (`longest_log`). Delete another log
-        if the kept one contains all of it. If not, only rename its folder to a name that ends with
-        ``-stray``.
+        A crash at the end of a move leaves two logs. Keep the longest one (`longest_log`). Of equal logs,
+        keep the one with the latest log start offset: records before it were deleted after the move. Delete
+        another log if the kept one contains all of it. If not, only rename its folder to a name that ends
+        with ``-stray``.
 
         The work is done while the caller iterates. Yield the directories of deleted and renamed logs.
         """
@@ -625,7 +626,8 @@ class LogManager:
         found = {directory: opened for directory, opened in logs.items() if opened is not None}
         if len(found) < 2:
             return
-        kept = longest_log({each: _end(opened) for each, opened in found.items()})
+        latest_first = sorted(found, key=lambda each: found[each].log_start_offset, reverse=True)
+        kept = longest_log({each: _end(found[each]) for each in latest_first})
         for directory, opened in found.items():
             if directory is kept:
                 continue

@@ -239,6 +239,29 @@ def test_a_log_start_that_advances_at_the_end_of_the_copying_stays(play):
     play(scenario)
 
 
+@pytest.mark.parametrize("start", [13, 20])
+def test_deleted_records_do_not_come_back_with_the_old_files_of_a_moved_log(play, start):
+    async def scenario(bench):
+        bench.create(20)
+        bench.disk.refuse = lambda operation, path: (
+            OSError(16, "busy") if operation == "rename" and path == "/a/t-0" else None
+        )
+        bench.moves.begin(T0, "/b")
+        await bench.moved()
+        await bench.logs.store_log_starts(bench.logs.directory_of(T0), [(bench.log, start)])
+        bench.log.advance_log_start(start)
+        await bench.stop()
+        bench.disk.refuse = None
+        again = Bench(bench.disk)
+        await again.load()
+        assert (again.place, again.log.log_start_offset, again.log.log_end_offset) == ("/b", start, 20)
+        await asyncio.sleep(2)
+        assert again.folders("/a") == []
+        await again.stop()
+
+    play(scenario)
+
+
 def test_a_move_back_gives_the_move_up(play):
     async def scenario(bench):
         bench.create(20)
