@@ -47,6 +47,7 @@ class Mutations:
         self._bucket = bucket
         self._now = now
         self._is_strict = strict
+        self._is_delayed = False
 
     def admit(self, partitions: int) -> bool:
         """Count the partitions that the client wants to create or delete. Return whether to allow this.
@@ -59,13 +60,19 @@ class Mutations:
         """
         now = self._now()
         if self._is_strict and self._bucket.delay(now) > 0:
+            self._is_delayed = True
             return False
         self._bucket.consume(partitions, now)
+        self._is_delayed |= not self._is_strict
         return True
 
     def delay(self) -> float:
-        """Return the seconds until partitions may be created or deleted again; 0.0 if this is allowed now."""
-        return self._bucket.delay(self._now())
+        """Return the seconds that the client must wait after the response to the request.
+
+        With `strict`, return 0.0 if `admit` has rejected nothing. In all other cases, the client must wait
+        until partitions may be created or deleted again.
+        """
+        return self._bucket.delay(self._now()) if self._is_delayed else 0.0
 
 
 class ClientQuotas:

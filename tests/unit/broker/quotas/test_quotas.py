@@ -117,6 +117,7 @@ def test_mutations_are_refused_once_the_bucket_is_empty(quotas, time):
     budget = quotas.mutations("alice", "", strict=True)
     assert budget.admit(10)
     assert budget.admit(20)  # the last use may take more than there is
+    assert not budget.delay()  # and what is admitted as a whole delays nothing else
     assert not budget.admit(1)
     assert budget.delay() == pytest.approx(19)
     time.now += 20
@@ -126,6 +127,7 @@ def test_mutations_are_refused_once_the_bucket_is_empty(quotas, time):
 def test_old_clients_are_not_refused_mutations_and_wait_afterwards(quotas):
     set_rates(quotas, {QuotaEntity("alice"): 1}, QuotaKind.MUTATION)
     budget = quotas.mutations("alice", "", strict=False)
+    assert not budget.delay()
     assert budget.admit(20)
     assert budget.admit(1)
     assert budget.delay() == pytest.approx(10)
