@@ -74,7 +74,7 @@ class Link(Protocol):
         `longest`, in seconds.
         """
 
-    def split(self, data: memoryview) -> tuple[memoryview, ...]:
+    def split(self, data: bytes) -> tuple[bytes, ...]:
         """Divide `data` into the pieces that arrive separately."""
 
     def observe(self, segment: Segment) -> None:
@@ -96,7 +96,7 @@ class Direction:
         self._loop = asyncio.get_running_loop()
         #: the network's: what it has begun goes on when the process that wrote is killed
         self.context = link.context
-        self._unsent: deque[memoryview] = deque()
+        self._unsent: deque[bytes] = deque()
         self.unsent_bytes = 0
         #: sent, but not yet taken by the receiving protocol
         self._unacknowledged = 0
@@ -114,7 +114,7 @@ class Direction:
     def write(self, data: bytes) -> None:
         """Send `data` as soon as the window allows it."""
         waits = bool(self._unsent)
-        self._unsent.append(memoryview(data))
+        self._unsent.append(data)
         self.unsent_bytes += len(data)
         if not waits:
             self._send()
@@ -188,7 +188,7 @@ class Direction:
             self.unsent_bytes -= len(piece)
             self._unacknowledged += len(piece)
             for part in self.link.split(piece):
-                self._launch(bytes(part))
+                self._launch(part)
         if self._ends and not self._unsent:
             self._ends = False
             self._launch(Signal.FIN)
@@ -432,6 +432,10 @@ class SimulatedTransport(asyncio.Transport):
                     self.close()
 
     def _hand_over(self, data: bytes) -> None:
+        protocol = self._protocol
+        if isinstance(protocol, asyncio.Protocol):
+            protocol.data_received(data)
+            return
         rest = memoryview(data)
         while rest:
             protocol = self._protocol  # which may have been exchanged while it was called

@@ -86,7 +86,11 @@ class Link:
     @property
     def is_cut(self) -> bool:
         """Return whether no segment arrives: the link is cut, or a machine at one of its ends is paused."""
-        return self.was_cut or not self._source.works or not self._target.works
+        # Without a call of `works`, because it is asked for each segment.
+        source, target = self._source, self._target
+        return self.was_cut or not (
+            source.has_power and target.has_power and not source.is_paused and not target.is_paused
+        )
 
     def carry_on(self) -> None:
         """Send the segments that have waited again, if the link is not cut."""
@@ -109,10 +113,11 @@ class Link:
         """
         return self._network.rng.uniform(0.0, longest) + self._network.draw_delay()
 
-    def split(self, data: memoryview) -> tuple[memoryview, ...]:
+    def split(self, data: bytes) -> tuple[bytes, ...]:
         """Divide `data` into the pieces that arrive separately."""
-        rng = self._network.rng
-        if len(data) < 2 or rng.random() >= self._network.conditions.splits:
+        network = self._network
+        rng = network.rng
+        if len(data) < 2 or rng.random() >= network.conditions.splits:
             return (data,)
         middle = rng.randrange(1, len(data))
         return data[:middle], data[middle:]

@@ -12,10 +12,10 @@ from __future__ import annotations
 import asyncio
 import heapq
 import selectors
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextvars import Context, ContextVar, copy_context
 from typing import Any, TypeVar
-from weakref import WeakValueDictionary
+from weakref import ref
 
 T = TypeVar("T")
 
@@ -26,6 +26,9 @@ _NO_PROCESS = Context()
 
 #: a coroutine may await in its `finally` blocks when it is closed: so many times it is closed again
 _CLOSINGS = 10
+
+#: from so many tasks of a process on, it forgets those that have ended
+_FEW_TASKS = 64
 
 
 class Deadlock(RuntimeError):
@@ -58,6 +61,52 @@ class _VirtualSelector(selectors.BaseSelector):
         self._real.close()
 
 
+class _Handle(asyncio.Handle):
+    """A callback of a `VirtualTimeLoop`. Unlike asyncio's class, it does not ask the loop for its debug mode.
+
+    A simulation makes 100,000 of them.
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        callback: Callable[..., object],
+        args: Sequence[Any],
+        loop: asyncio.AbstractEventLoop,
+        context: Context,
+    ) -> None:
+        self._callback = callback
+        self._args = args
+        self._loop = loop
+        self._context = context
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._callback = self._args = None  # type: ignore[assignment]
+
+
+class _TimerHandle(_Handle, asyncio.TimerHandle):
+    """A timer of a `VirtualTimeLoop`."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: Sequence[Any],
+        loop: asyncio.AbstractEventLoop,
+        context: Context,
+    ) -> None:
+        _Handle.__init__(self, callback, args, loop, context)
+        self._when = when
+        self._scheduled = False
+
+
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """An asyncio event loop in virtual time, which starts at 0."""
 
@@ -78,54 +127,73 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._timers.clear()
 
     def _run_once(self) -> None:
-        """Run the ready callbacks. If there are none, advance the time to the next timer."""
-        timers, ready = self._timers, self._ready  # type: ignore[attr-defined]
-        if not ready and not self._stopping:  # type: ignore[attr-defined]
-            while timers and timers[0][2].cancelled():
-                heapq.heappop(timers)
-            if not timers:
-                raise Deadlock("nothing is ready and no timer is set")
-            self._now = max(self._now, timers[0][0])
-        while timers and timers[0][0] <= self._now:
-            ready.append(heapq.heappop(timers)[2])
-        for _ in range(len(ready)):
-            handle = ready.popleft()
-            if not handle._cancelled:
-                handle._run()
+        """Run the ready callbacks until `stop`. Whenever there are none, advance the time to the next timer.
+
+        Raises:
+            Deadlock: there is no callback and no timer.
+        """
+        ready = self._ready  # type: ignore[attr-defined]
+        pop = heapq.heappop
+        while True:
+            timers = self._timers
+            if not ready and not self._stopping:  # type: ignore[attr-defined]
+                while timers and timers[0][2]._cancelled:
+                    pop(timers)
+                if not timers:
+                    raise Deadlock("nothing is ready and no timer is set")
+                self._now = max(self._now, timers[0][0])
+            now = self._now
+            while timers and timers[0][0] <= now:
+                ready.append(pop(timers)[2])
+            for _ in range(len(ready)):
+                handle = ready.popleft()
+                if not handle._cancelled:
+                    handle._run()
+            if self._stopping:  # type: ignore[attr-defined]
+                return
 
     # What a dead process schedules is cancelled at once; `VirtualProcess.kill` sees to what it had scheduled.
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
-        self._check_closed()  # type: ignore[attr-defined]
-        handle = asyncio.Handle(callback, args, self, context)
-        self._ready.append(handle)  # type: ignore[attr-defined]
-        process = _process_of(context)
-        if process is None:
-            return handle
-        if not process.is_alive:
-            self._prevent(handle)
-        elif process.is_paused:
-            self._ready.pop()  # type: ignore[attr-defined]
+        if self._closed:  # type: ignore[attr-defined]
+            self._check_closed()  # type: ignore[attr-defined]
+        if context is None:
+            context = copy_context()
+        handle = _Handle(callback, args, self, context)
+        process = context.get(_current)
+        if process is not None and process.is_paused:
             process.held_ready.append(handle)
+            return handle
+        self._ready.append(handle)  # type: ignore[attr-defined]
+        if process is not None and not process.is_alive:
+            self._prevent(handle)
         return handle
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self._now + delay, callback, *args, context=context)
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        self._check_closed()  # type: ignore[attr-defined]
-        handle = asyncio.TimerHandle(when, callback, args, self, context)
-        process = _process_of(context)
+        if self._closed:  # type: ignore[attr-defined]
+            self._check_closed()  # type: ignore[attr-defined]
+        if context is None:
+            context = copy_context()
+        timer = _TimerHandle(when, callback, args, self, context)
+        process = context.get(_current)
         if process is None:
-            self._set(handle)
+            self._set(timer)
         elif process.is_paused:
-            process.held_timers.append(handle)
+            process.held_timers.append(timer)
         elif process.is_alive:
-            self._set(handle)
+            self._set(timer)
         else:
-            handle.cancel()
-        return handle
+            timer.cancel()
+        return timer
 
     def _set(self, timer: asyncio.TimerHandle) -> None:
         # Not in the loop's own heap, whose entries compare themselves in Python.
@@ -135,7 +203,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def create_task(  # type: ignore[override]
         self, coro: Coroutine[Any, Any, T], *, name: str | None = None, context: Context | None = None
     ) -> asyncio.Task[T]:
-        task = super().create_task(coro, name=name, context=context)
+        task = asyncio.Task(coro, loop=self, name=name, context=context)
         process = _process_of(context)
         if process is not None:
             process.note_task(task)
@@ -223,8 +291,9 @@ class VirtualProcess:
         self.held_timers: list[asyncio.TimerHandle] = []
         self._context = copy_context()
         self._context.run(_current.set, self)
-        self._tasks: WeakValueDictionary[int, asyncio.Task[Any]] = WeakValueDictionary()
-        self._task_count = 0
+        #: in the order of their creation, with some that have ended
+        self._tasks: list[ref[asyncio.Task[Any]]] = []
+        self._most_tasks = _FEW_TASKS
 
     def __repr__(self) -> str:
         return f"<{'' if self.is_alive else 'dead '}process {self.name}>"
@@ -259,15 +328,17 @@ class VirtualProcess:
         if not self.is_alive:
             return
         self.is_alive = self.is_paused = False
-        tasks = sorted(self._tasks.items())  # by age: not in an order that depends on addresses
+        tasks = [task for weak in self._tasks if (task := weak()) is not None]
         _virtual_loop().cancel_handles_of(self)
-        for _, task in tasks:
+        for task in tasks:
             self._end(task)
 
     def note_task(self, task: asyncio.Task[Any]) -> None:
         """Note a new task of this process."""
-        self._task_count += 1
-        self._tasks[self._task_count] = task
+        self._tasks.append(ref(task))
+        if len(self._tasks) > self._most_tasks:
+            self._tasks = [weak for weak in self._tasks if (known := weak()) is not None and not known.done()]
+            self._most_tasks = max(_FEW_TASKS, 2 * len(self._tasks))
         if not self.is_alive:  # a `finally` block has made it
             self._end(task)
 

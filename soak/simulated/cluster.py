@@ -22,9 +22,16 @@ from soak.simulated.stage import LETTERS, MADE_LETTERS, REPLICAS, Lead, Stage
 _STARTS = 50
 
 
-def held_by(broker: Broker) -> dict[TopicPartition, Partition]:
+def partitions_of(broker: Broker) -> list[Partition]:
     """Return the partitions that a broker has opened."""
-    return {partition.topic_partition: partition for partition in broker.replicas}
+    # Not its own iterator, which would let other callbacks run meanwhile, and takes longer.
+    by_topic = broker.replicas._topics.items()
+    return [each for topic, found in by_topic if isinstance(topic, str) for each in found.values()]
+
+
+def held_by(broker: Broker) -> dict[TopicPartition, Partition]:
+    """Return the partitions that a broker has opened, by their names."""
+    return {partition.topic_partition: partition for partition in partitions_of(broker)}
 
 
 class SimulatedCluster:
@@ -162,10 +169,11 @@ class SimulatedCluster:
     def letters(self) -> dict[tuple[int, TopicPartition], int]:
         """Return the log end of each partition of a dead-letter queue, by its leader and its name."""
         return {
-            (number, name): partition.log.log_end_offset
+            (number, partition.topic_partition): partition.log.log_end_offset
             for number, broker in self.running.items()
-            for name, partition in held_by(broker).items()
-            if name.topic in (LETTERS, MADE_LETTERS) and partition.is_leader
+            for topic in (LETTERS, MADE_LETTERS)
+            for partition in broker.replicas.partitions_of(topic).values()
+            if partition.is_leader
         }
 
     def leaders_with_letters(self) -> set[int]:

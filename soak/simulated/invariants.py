@@ -13,7 +13,7 @@ from barnabas.broker.server.broker import Broker
 from soak.roles.common import SESSION_MS
 from soak.simulated.broker import SimulatedBroker
 from soak.simulated.cast import Cast
-from soak.simulated.cluster import SimulatedCluster
+from soak.simulated.cluster import SimulatedCluster, partitions_of
 from soak.simulated.stage import Stage
 
 _EVERY = 0.1
@@ -85,7 +85,7 @@ class _OfBroker:
             self._check_groups(broker)
 
     def _check_partitions(self, broker: Broker) -> None:
-        for partition in broker.replicas:
+        for partition in partitions_of(broker):
             log = partition.log
             now = _Bounds(
                 log.log_start_offset, log.last_stable_offset, log.high_watermark, log.log_end_offset

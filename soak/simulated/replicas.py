@@ -19,7 +19,7 @@ from barnabas.broker.storage.log import PartitionLog
 from barnabas.broker.storage.reading import read_batches
 from barnabas.kafka.records.batch import BatchHeader, batches
 from soak.simulated.bugs import replaced
-from soak.simulated.cluster import SimulatedCluster
+from soak.simulated.cluster import SimulatedCluster, partitions_of
 from soak.simulated.plan import LEAST_IN_SYNC
 from soak.simulated.stage import Stage, host_of
 
@@ -53,18 +53,29 @@ class _Oracle:
         self.origins[header.last_offset] = _origin(header)
 
 
-@dataclass
+@dataclass(slots=True)
 class _Seen:
     """The result of the last check of a replica.
 
     Attributes:
         verified_to: the offset up to which the replica has the committed records.
         look: the values on which the check depended.
+        look_of_leader: the same of the check of a leader.
     """
 
     log: PartitionLog
+    key: Key
     verified_to: Offset = 0
     look: tuple[object, ...] = ()
+    look_of_leader: tuple[object, ...] = ()
+
+
+@dataclass(slots=True)
+class _Checked:
+    """The replicas of a broker's process that were checked."""
+
+    broker: Broker
+    seen: dict[Partition, _Seen] = field(default_factory=dict)
 
 
 class Replicas:
@@ -75,7 +86,7 @@ class Replicas:
         self._cluster = cluster
         self._decisions = cluster.decisions
         self._oracles: dict[Key, _Oracle] = {}
-        self._seen: dict[tuple[BrokerId, Key], _Seen] = {}
+        self._checked: dict[BrokerId, _Checked] = {}
         self._leaders: dict[tuple[Key, int], BrokerId] = {}
         #: complaints made, each once
         self._said: dict[object, None] = {}
@@ -127,33 +138,51 @@ class Replicas:
     def check(self) -> None:
         """Report each condition that is not true now."""
         held = [
-            (number, list(broker.replicas), self._is_registered(number, broker))
+            (number, self._replicas_of(number, broker), self._is_registered(number, broker))
             for number, broker in self._cluster.running.items()
         ]
-        for number, partitions, _ in held:
-            for partition in partitions:
+        for number, replicas, _ in held:
+            for partition, seen in replicas:
                 if partition.is_leader:
-                    self._check_leadership(number, partition)
-        for number, partitions, is_registered in held:
-            for partition in partitions:
-                self._check_replica(number, partition, is_registered=is_registered)
+                    self._check_leadership(number, partition, seen)
+        for number, replicas, is_registered in held:
+            for partition, seen in replicas:
+                self._check_replica(number, partition, seen, is_registered=is_registered)
+
+    def _replicas_of(self, number: BrokerId, broker: Broker) -> list[tuple[Partition, _Seen]]:
+        """Return the replicas of a broker, each with the result of its last check."""
+        checked = self._checked.get(number)
+        if checked is None or checked.broker is not broker:
+            checked = self._checked[number] = _Checked(broker)
+        known = checked.seen
+        found = []
+        for partition in partitions_of(broker):
+            seen, log = known.get(partition), partition.log
+            if seen is None or seen.log is not log:
+                seen = known[partition] = _Seen(log, self._key(partition), log.log_start_offset)
+            found.append((partition, seen))
+        return found
 
     # --- leaders ---
 
     def _key(self, partition: Partition) -> Key:
         return _topic_id(partition.log), partition.topic_partition.partition
 
-    def _check_leadership(self, number: BrokerId, partition: Partition) -> None:
-        key = self._key(partition)
-        log = partition.log
-        other = self._leaders.setdefault((key, partition.leader_epoch), number)
+    def _check_leadership(self, number: BrokerId, partition: Partition, seen: _Seen) -> None:
+        log, oracle = partition.log, self._oracles.get(seen.key)
+        if oracle is None or log.high_watermark > oracle.watermark or oracle.known_to < oracle.watermark:
+            self._advanced(log)
+        look = (partition.state, partition.successors, self._decisions.version)
+        if look == seen.look_of_leader:
+            return  # all that is checked here follows from these
+        other = self._leaders.setdefault((seen.key, partition.leader_epoch), number)
         if other != number:
             self._complain(
                 "two-leaders",
                 f"{partition.topic_partition}: {other} and {number} in epoch {partition.leader_epoch}",
             )
         self._check_counted(number, partition)
-        self._advanced(log)
+        seen.look_of_leader = look
 
     def _check_counted(self, number: BrokerId, leader: Partition) -> None:
         """Check that a leader waits for all brokers that the controller added to the ISR (KIP-497), even if
@@ -208,20 +237,14 @@ class Replicas:
 
     # --- each replica ---
 
-    def _see(self, number: BrokerId, key: Key, log: PartitionLog) -> _Seen:
-        seen = self._seen.get((number, key))
-        if seen is None or seen.log is not log:
-            seen = self._seen[number, key] = _Seen(log, log.log_start_offset)
-        return seen
-
-    def _check_replica(self, number: BrokerId, partition: Partition, *, is_registered: bool) -> None:
-        log = partition.log
-        key = log.files._topic_id, log.topic_partition.partition
-        oracle = self._oracles.get(key)
+    def _check_replica(
+        self, number: BrokerId, partition: Partition, seen: _Seen, *, is_registered: bool
+    ) -> None:
+        oracle = self._oracles.get(seen.key)
         if oracle is None:
-            return
+            return  # nobody has led it yet
+        log = seen.log
         due = partition._flushes._due
-        seen = self._see(number, key, log)
         look = (
             seen.verified_to,
             log.log_end_offset,
@@ -314,10 +337,12 @@ class Replicas:
 
     def _truncated(self, log: PartitionLog, end: Offset) -> None:
         partition = log.listener
-        for (number, key), seen in self._seen.items():
-            if seen.log is log:
+        for number, checked in self._checked.items():
+            for seen in checked.seen.values():
+                if seen.log is not log:
+                    continue
                 seen.verified_to = min(seen.verified_to, end)
-                oracle = self._oracles.get(key)
+                oracle = self._oracles.get(seen.key)
                 name = log.topic_partition
                 broker = self._cluster.running.get(number)
                 if oracle is None or broker is None or not isinstance(partition, Partition):

@@ -109,10 +109,10 @@ def simulate(
     try:
         with bug or nullcontext():
             stage, faults = run_virtual(_run(seed, brokers, trace, storm, said, unclean=unclean))
+        findings, _ = sift(check(stage.histories))
     finally:
         logger.removeHandler(said)
         gc.enable()
-    findings, _ = sift(check(stage.histories))
     outcome.findings = [(violation.kind, violation.text) for violation in stage.violations]
     outcome.findings += [(finding.kind, _told(finding)) for finding in findings]
     if unclean:
@@ -135,6 +135,8 @@ def planted(name: str | None) -> AbstractContextManager[object]:
 def outcome_of(seed: int, *, brokers: int, storm: float, bug: str | None, unclean: bool = False) -> Outcome:
     """Call `simulate` in a worker process. An exception is a finding, too."""
     began = time.process_time()
+    gc.collect()
+    gc.freeze()  # modules and caches: the next collection need not look at them again
     try:
         outcome = simulate(
             seed, brokers=brokers, storm=storm, unclean=unclean, bug=planted(bug), is_traced=False

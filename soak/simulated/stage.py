@@ -76,8 +76,6 @@ class Trace:
 
     def segment(self, source: str, target: str, segment: Segment) -> None:
         """Add a segment that has arrived through the network."""
-        if self.is_off:
-            return
         now = asyncio.get_running_loop().time()
         if isinstance(segment, bytes):
             digest = hashlib.blake2b(segment, digest_size=6).hexdigest()
@@ -151,8 +149,9 @@ class Stage:
         return min(len(self.broker_ids), REPLICAS)
 
     def _observe(self, source: str, target: str, segment: Segment) -> None:
-        self.trace.segment(source, target, segment)
-        if isinstance(segment, bytes) and self.losing.get(source):
+        if not self.trace.is_off:
+            self.trace.segment(source, target, segment)
+        if self.losing and isinstance(segment, bytes) and self.losing.get(source):
             self.losing[source] -= 1
             self._loop.call_soon(self.network.reset, source, target)
 
