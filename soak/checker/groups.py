@@ -12,6 +12,8 @@ from soak.checker.writes import named
 
 #: how long a producer must have lived in the calm for its idleness to count, in nanoseconds
 GRACE = 10_000_000_000
+#: the roles of clients that get acknowledgements
+PRODUCERS = ("produce", "transact")
 #: the group's offset when it has none: members begin at the log's start
 NOTHING_COMMITTED = 0
 
@@ -147,7 +149,7 @@ def _stalled_producers(history: History) -> Iterator[Finding]:
     }
     clients = set(lively.values())
     for process in history.processes.values():
-        if process.role not in ("produce", "transact") or process.name in lively:
+        if process.role not in PRODUCERS or process.name in lively:
             continue
         lived = history.stopped.get(process.name, NEVER) - process.began
         if process.began > history.calm and lived < GRACE and process.client_name in clients:

@@ -26,6 +26,11 @@ async def await_whole(stage: Stage, cluster: SimulatedCluster) -> bool:
     return await _await(stage, "not-whole", lambda: _of_decisions(cluster, cluster.decisions))
 
 
+def is_whole(cluster: SimulatedCluster) -> bool:
+    """Return whether all partitions have a leader and all replicas are in sync."""
+    return not _of_decisions(cluster, cluster.decisions)
+
+
 async def await_rest(stage: Stage, cluster: SimulatedCluster) -> bool:
     """Wait until no work is left after the last write. Report a violation if this takes too long."""
     decisions = cluster.decisions

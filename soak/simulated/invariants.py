@@ -45,6 +45,11 @@ class Invariants:
             if not self._task.cancelled():
                 self._task.result()
 
+    @property
+    def has_orphans(self) -> bool:
+        """Whether a member is in a group though its client is dead."""
+        return any(broker.has_orphans for broker in self._brokers)
+
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(_EVERY)
@@ -73,6 +78,10 @@ class _OfBroker:
         #: since when a member is in a group though its client is dead
         self._orphans: dict[tuple[str, str], float] = {}
         broker.on_start = self.check
+
+    @property
+    def has_orphans(self) -> bool:
+        return bool(self._orphans)
 
     def check(self) -> None:
         broker = self._broker.broker

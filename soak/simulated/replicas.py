@@ -23,8 +23,8 @@ from soak.simulated.cluster import SimulatedCluster, partitions_of
 from soak.simulated.plan import LEAST_IN_SYNC
 from soak.simulated.stage import Stage, host_of
 
-#: seconds between two looks at all replicas, while there are faults and afterwards
-_EVERY, _EVERY_IN_CALM = 0.03, 0.1
+#: seconds between two looks at all replicas, with faults and without
+_EVERY, _EVERY_WITHOUT_FAULTS = 0.03, 0.1
 _READ_BYTES = 1 << 20
 
 #: a topic's id and the partition's number
@@ -133,7 +133,7 @@ class Replicas:
     async def _watch(self) -> None:
         while True:
             self.check()
-            await asyncio.sleep(_EVERY_IN_CALM if self._stage.is_calm else _EVERY)
+            await asyncio.sleep(_EVERY if self._stage.has_faults else _EVERY_WITHOUT_FAULTS)
 
     def check(self) -> None:
         """Report each condition that is not true now."""

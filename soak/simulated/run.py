@@ -17,6 +17,7 @@ from soak.history import Event
 from soak.roles.common import Task
 from soak.simulated import share_survey
 from soak.simulated.bugs import BUGS
+from soak.simulated.calm import pass_calm
 from soak.simulated.cast import Cast
 from soak.simulated.cluster import SimulatedCluster
 from soak.simulated.cluster_bugs import CLUSTER_BUGS
@@ -32,7 +33,6 @@ from soak.simulated.survey import Survey
 
 #: seconds of virtual time
 STORM = 12.0
-_CALM = 11.0
 #: what must not be even where unclean elections lose records: that the cluster itself comes to grief
 _STRUCTURAL = frozenset(
     {
@@ -177,9 +177,8 @@ async def _run(
         await cast.stop(name for name in cast.slots if name == MOVER)
         survey.recorder.note("calm")
         trace.note("calm")
-        stage.is_calm = True
-        await asyncio.sleep(_CALM)
-        stage.is_calm = False
+        stage.has_faults = False
+        await pass_calm(stage, cluster, cast, invariants)
         if brokers > 1 and not await await_whole(stage, cluster):
             survey.note_topics(TOPICS)
             return stage, nemesis.counts  # nothing would come to an end
@@ -187,6 +186,7 @@ async def _run(
         if brokers > 1:
             await await_rest(stage, cluster)
         await invariants.stop()
+        stage.has_faults = True
         for broker in cluster.brokers.values():
             broker.kill(power=durable)
         if await cluster.up() and (brokers == 1 or await await_whole(stage, cluster)):

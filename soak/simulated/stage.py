@@ -138,6 +138,8 @@ class Stage:
         self.lease: Callable[[int, str, int], str | None] = lambda broker_id, topic, partition: None
         #: whether the faults are over, and the clients need not come to an end yet
         self.is_calm = False
+        #: whether brokers, disks or networks may fail now
+        self.has_faults = True
         #: of the simulation itself, which is no process
         self.context = copy_context()
         self._last = 0
