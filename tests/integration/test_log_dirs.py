@@ -9,6 +9,8 @@ import pytest
 from barnabas.base.errors import ErrorCode
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.server.run import BrokerServer
+from barnabas.cli.log.check import check_directories
+from barnabas.cli.log.repair import Repair
 from barnabas.kafka.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.kafka.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from barnabas.kafka.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
@@ -75,6 +77,42 @@ def test_what_lies_in_an_unreadable_directory_is_an_error_and_is_not_made_anew(
     data = {d.partition_index: d for d in wire(fetch_request(topic, {0: 0, 1: 0})).responses[0].partitions}
     assert read_values(data[away]) == [b"%d" % away]
     assert read_values(data[1 - away]) == [b"%d" % (1 - away), b"x"]
+
+
+def test_a_directory_that_is_not_named_any_more_loses_nothing_until_a_repair_forgets_it(
+    paths, start, connect, make_topic, produce, batch, fetch_request, read_values
+):
+    broker = start()
+    wire = connect(broker)
+    topic = make_topic(2, by=wire)
+    for partition in (0, 1):
+        produce(topic, batch(b"%d" % partition), partition=partition, by=wire)
+    away = next(partition for partition in (0, 1) if (paths[1] / f"{topic.name}-{partition}").is_dir())
+    broker.stop()
+
+    def codes_without_second(value):
+        broker = start()
+        wire = connect(broker)
+        codes = {p: produce(topic, batch(value), partition=p, by=wire).error_code for p in (0, 1)}
+        broker.stop()
+        return codes
+
+    second = paths.pop()
+    assert codes_without_second(b"x") == {away: ErrorCode.KAFKA_STORAGE_ERROR, 1 - away: 0}
+    paths.append(second)
+    broker = start()
+    wire = connect(broker)
+    data = {d.partition_index: d for d in wire(fetch_request(topic, {0: 0, 1: 0})).responses[0].partitions}
+    assert read_values(data[away]) == [b"%d" % away]
+    assert read_values(data[1 - away]) == [b"%d" % (1 - away), b"x"]
+    broker.stop()
+
+    shutil.rmtree(paths.pop())
+    found = check_directories(paths)
+    (missing,) = (each for each in found.findings if each.path.endswith("meta.properties") and each.is_damage)
+    assert missing.detail.endswith("is missing: name it, too, if it is not lost")
+    assert Repair(found, lambda _: None, dry_run=False).run()
+    assert codes_without_second(b"y") == {0: 0, 1: 0}
 
 
 def test_a_folder_of_no_known_topic_stays_where_it_is_until_its_name_is_taken(

@@ -103,6 +103,17 @@ def test_brokers_that_moved_to_a_zookeeper_keep_their_ids(folder):
     assert sorted(planning.plan(folder, None, "127.0.0.1", None, None, ()).addresses) == [0, 5]
 
 
+def test_brokers_that_moved_to_a_zookeeper_keep_all_their_log_directories(tmp_path, monkeypatch):
+    folder = ClusterFolder(tmp_path / "a", tmp_path / "b")
+    folder.path.mkdir()
+    runners: list[ClusterRunner] = []
+    monkeypatch.setattr(machine, "run_cluster", runners.append)
+    machine.run(folder, 2, {}, [], Services(), is_secure=False)
+    folder.store_layout(runners[0]._layout)
+    layout = planning.plan(ClusterFolder(folder.path), None, "127.0.0.1", None, "zk:2181/c", ())
+    assert layout.more_log_dirs == [str(tmp_path / "b")]
+
+
 def test_a_broker_that_cannot_start_again_is_tried_later_and_the_others_serve(runner_of, monkeypatch, capsys):
     runner = runner_of(2)
     member = runner._members[2]

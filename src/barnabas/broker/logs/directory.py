@@ -88,6 +88,7 @@ class LogDirectory:
         lock: Lock,
         directory_id: str,
         *,
+        known_directories: frozenset[str],
         was_clean: bool,
         previous_epoch: int,
         is_clustered: bool,
@@ -99,6 +100,8 @@ class LogDirectory:
         self.marks: dict[TopicPartition, Mark] = {}
         self._blocking = blocking
         self.directory_id = directory_id
+        #: ids of the log directories that the broker had at its last start; empty if this is the only one
+        self.known_directories = known_directories
         #: whether the last stop was clean, so that logs need no recovery
         self.was_clean = was_clean
         #: the broker's epoch at the last stop, if that was clean and it had one
@@ -179,7 +182,7 @@ class LogDirectory:
                 f"{path} is in use by another broker: stop it, or choose another log.dirs"
             ) from None
         try:
-            directory_id = _claim(
+            directory_id, known_directories = _claim(
                 fs, path, cluster_id, node_id, environment.random, is_clustered=is_clustered
             )
             marker = _take_marker(fs, path)
@@ -189,6 +192,7 @@ class LogDirectory:
                 environment.blocking,
                 lock,
                 directory_id,
+                known_directories=known_directories,
                 was_clean=marker is not None,
                 previous_epoch=checkpoints.decode_clean_shutdown(marker or b""),
                 is_clustered=is_clustered,
@@ -196,6 +200,25 @@ class LogDirectory:
         except BaseException:
             lock.release()
             raise
+
+    def store_directories(self, ids: frozenset[str]) -> None:
+        """Store the ids of the log directories of the broker in `meta.properties`.
+
+        Store nothing if `ids` has only this directory.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        known = ids if len(ids) > 1 else frozenset()
+        if known == self.known_directories:
+            return
+        fs, file = self.env.fs, f"{self.path}/{checkpoints.META_PROPERTIES}"
+        properties = checkpoints.decode_properties(read_small_file(fs, file))
+        properties.pop(checkpoints.LOG_DIRS, None)
+        if known:
+            properties[checkpoints.LOG_DIRS] = ",".join(sorted(known))
+        replace_file(fs, file, checkpoints.encode_properties(properties))
+        self.known_directories = known
 
     @property
     def path(self) -> str:
@@ -858,11 +881,14 @@ def _has_partitions(fs: FileSystem, path: str) -> bool:
 
 def _claim(
     fs: FileSystem, path: str, cluster_id: str, node_id: int, random: Random, *, is_clustered: bool
-) -> str:
+) -> tuple[str, frozenset[str]]:
     """Check that the directory belongs to this broker. If it belongs to none, claim it in `meta.properties`.
 
-    Return the id of the directory. If `meta.properties` has no id, `random` chooses one. If `is_clustered` is
-    True, also write to `meta.properties` that the broker is in a cluster.
+    If `is_clustered` is True, also write to `meta.properties` that the broker is in a cluster.
+
+    Returns:
+        The id of the directory, and the ids of all log directories of the broker. If `meta.properties` has no
+        id, `random` chooses one. The second result is empty if `meta.properties` names no other directories.
 
     Raises:
         ConfigError: the directory belongs to another broker or cluster, or `meta.properties` is damaged.
@@ -897,9 +923,12 @@ def _claim(
     }
     if is_clustered:
         mine[checkpoints.METADATA_STORE] = checkpoints.ZOOKEEPER
+    known = found.get(checkpoints.LOG_DIRS)
+    if known is not None:
+        mine[checkpoints.LOG_DIRS] = known
     if found != mine:
         replace_file(fs, file, checkpoints.encode_properties(mine))
-    return directory_id
+    return directory_id, frozenset(known.split(",") if known else ())
 
 
 def _take_marker(fs: FileSystem, path: str) -> bytes | None:

@@ -7,7 +7,7 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, cycle
 from typing import Any, NamedTuple, Protocol
 
 from barnabas.base.environment.blocking import Pool
@@ -275,7 +275,8 @@ class LogManager:
         If a log cannot be opened, log an error, and open the others. If the folder of a partition is not
         `hosted`, log an error, and leave the folder alone: the metadata may be out of date. If a log that had
         records is missing, a broker without a cluster does not create it again. A broker of a cluster creates
-        an empty log, and marks the replica as incomplete.
+        an empty log, and marks the replica as incomplete. While a log directory is missing that the broker
+        had at its last start, each missing log counts as one that had records.
 
         Args:
             hosted: partitions of this broker, with their topic ids.
@@ -401,8 +402,53 @@ class LogManager:
                         end - 1,
                     )
                     self._unreadable[topic_partition] = directory
+        self._refuse_logs_of_missing_directories(hosted)
+        self._store_directories(hosted)
         for directory in self._directories:
             directory.forget_start()
+
+    def _missing_directories(self) -> frozenset[str]:
+        """Return the ids of the log directories that the broker had at its last start, and has no more.
+
+        The result is empty while a configured directory cannot be opened, because it may be one of them.
+        """
+        if self.unopened:
+            return frozenset()
+        known = frozenset().union(*(directory.known_directories for directory in self._directories))
+        return known - {directory.directory_id for directory in self._directories}
+
+    def _refuse_logs_of_missing_directories(self, hosted: Mapping[TopicPartition, TopicId]) -> None:
+        """Make logs unreadable that may be in a missing log directory, so that they are not created again."""
+        gone = sorted(hosted.keys() - self._open_logs() - self._unreadable.keys())
+        missing = self._missing_directories()
+        if not gone or not missing:
+            return
+        self._unreadable.update(dict.fromkeys(gone))
+        log.error(
+            "%d partitions are not served, since a log directory is missing that this broker had before "
+            "(directory.id=%s in its meta.properties): %s%s; add it to log.dirs again, or mount its disk. If "
+            "it is lost, have `barnabas log repair` forget it with its records",
+            len(gone),
+            ",".join(sorted(missing)),
+            ", ".join(map(str, gone[:5])),
+            ", ..." if gone[5:] else "",
+        )
+
+    def _store_directories(self, hosted: Mapping[TopicPartition, TopicId]) -> None:
+        """Store the ids of the present log directories in each of them.
+
+        Do nothing while a directory is missing, or cannot be opened, and a log of `hosted` is not open: the
+        log may be there.
+        """
+        if (self.unopened or self._missing_directories()) and hosted.keys() - self._open_logs():
+            return
+        ids = frozenset(directory.directory_id for directory in self._directories)
+        for directory in self._directories:
+            if directory.failure is None:
+                try:
+                    directory.store_directories(ids)
+                except (OSError, ValueError) as error:
+                    log.warning("%s: cannot store the log directories: %s", directory.path, error)
 
     async def _note_incomplete(
         self,
@@ -413,7 +459,8 @@ class LogManager:
         """Add the replicas that lack records to `incomplete`, and create empty logs for lost replicas.
 
         A replica lacks records if a file in its folder marks it, if its log cannot be opened, or if it is
-        lost. A replica is lost if a checkpoint says that it had records, and its folder has no segment.
+        lost. A replica is lost if a checkpoint says that it had records, and its folder has no segment. It
+        also counts as lost if it has no folder, and a log directory of the broker is missing.
 
         Args:
             hosted: partitions of this broker, with their topic ids.
@@ -445,6 +492,9 @@ class LogManager:
                         gone[topic_partition] = directory
                 except OSError as error:
                     directory.env.handle_error(topic_partition, error)
+        if is_everything_seen and self._missing_directories():
+            lost = sorted(unopened - gone.keys() - self._unreadable.keys())
+            gone.update(zip(lost, cycle(self._directories)))
         for topic_partition, directory in gone.items():
             topic_id, config = hosted[topic_partition], config_of(topic_partition.topic)
             await self._begin_anew(directory, topic_partition, topic_id, config)
@@ -463,7 +513,12 @@ class LogManager:
         If that fails, log an error. `create` then rejects the partition with KAFKA_STORAGE_ERROR.
         """
         end = directory.expects(topic_partition, topic_id)
-        mark = Mark(f"its records up to offset {end - 1} were gone" if end else "its folder was set aside")
+        if end:
+            mark = Mark(f"its records up to offset {end - 1} were gone")
+        elif missing := self._missing_directories():
+            mark = Mark(f"the log directory with directory.id={','.join(sorted(missing))} is missing")
+        else:
+            mark = Mark("its folder was set aside")
         self._unreadable[topic_partition] = directory
         try:
             await self._disk.run(directory.mark_incomplete, topic_partition, topic_id, mark)

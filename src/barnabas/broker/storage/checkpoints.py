@@ -20,7 +20,9 @@ The other files:
   latest-timestamp latest-offset". The latest offset is the last one of the first batch that has the latest
   timestamp.
 - `meta.properties` identifies the owner of the directory: version=1, cluster.id, node.id and directory.id
-  (KIP-858). In a broker of a cluster it also has metadata.store=zookeeper, which only Barnabas writes.
+  (KIP-858). Only Barnabas writes two more properties: metadata.store=zookeeper in a broker of a cluster, and
+  barnabas.log.dirs in a broker with several log directories. The latter has the directory.id of each of them
+  (ID,ID,...).
 - `.kafka_cleanshutdown` exists between a clean stop and the next start.
 - `partition.metadata`, in each partition's folder, has the topic id (KIP-516). A third line, which Kafka does
   not read, is the CRC-32C of the first two.
@@ -48,6 +50,8 @@ PARTITION_METADATA = "partition.metadata"
 #: the property of `meta.properties` that a cluster's broker has, and its value
 METADATA_STORE = "metadata.store"
 ZOOKEEPER = "zookeeper"
+#: the property of `meta.properties` with the ids of all log directories of the broker
+LOG_DIRS = "barnabas.log.dirs"
 
 #: a larger number in a file is damage, not an offset
 MAX_OFFSET = 2**62

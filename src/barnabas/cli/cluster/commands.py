@@ -175,6 +175,7 @@ def start(
         host, port = parse_address(listen, "--listen", "127.0.0.1:9092", default_host=host)
     folder = ClusterFolder(data)
     layout = plan(folder, brokers, host, port, zookeeper, racks.split(",") if racks else ())
+    folder = ClusterFolder(data, *map(Path, layout.more_log_dirs))
     values = {
         **replicated_settings(len(layout.addresses)),
         "zookeeper.session.timeout.ms": "6000",  # a dead broker is noticed soon

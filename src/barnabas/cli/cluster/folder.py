@@ -52,6 +52,7 @@ class Layout:
             `is_embedded` is true.
         is_own_zookeeper: whether the cluster runs its own ZooKeeper.
         is_embedded: whether the metadata is in the folder's embedded store, and in no ZooKeeper.
+        more_log_dirs: absolute paths of the log directories after the first one, which is the folder itself.
     """
 
     addresses: dict[int, str] = field(default_factory=dict)
@@ -59,6 +60,7 @@ class Layout:
     zookeeper: str | None = None
     is_own_zookeeper: bool = True
     is_embedded: bool = False
+    more_log_dirs: list[str] = field(default_factory=list)
 
 
 def ids_of(existing: Collection[int], count: int) -> list[int]:
@@ -214,6 +216,7 @@ class ClusterFolder:
                 found["zookeeper"],
                 bool(found["is_own_zookeeper"]),
                 bool(found.get("is_embedded", False)),
+                [str(path) for path in found.get("more_log_dirs", ())],
             )
         except (KeyError, TypeError, ValueError, AttributeError):
             raise ClusterFolderError(

@@ -90,4 +90,10 @@ def _moved(folder: ClusterFolder, before: Layout, zookeeper: str | None) -> Layo
             f"the metadata of {name} is not in a ZooKeeper yet: move it there with `barnabas cluster import "
             f"{name} --zookeeper {zookeeper}`"
         )
-    return Layout(before.addresses, before.racks, zookeeper, is_own_zookeeper=False)
+    return Layout(
+        before.addresses,
+        before.racks,
+        zookeeper,
+        is_own_zookeeper=False,
+        more_log_dirs=before.more_log_dirs,
+    )

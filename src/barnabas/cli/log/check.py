@@ -6,6 +6,7 @@ import mmap
 import re
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -116,6 +117,8 @@ def check_directories(paths: Sequence[Path]) -> Directories:
             if folder.is_dir() and (match := PARTITION_FOLDER.fullmatch(folder.name))
         ]
         partitions += _missing_partitions(path, points, is_clustered=is_clustered)
+    if not is_clustered:  # the broker of a cluster copies what a missing directory had
+        _check_log_dirs(paths, findings)
     found = Directories(list(paths), copies, journal, findings, partitions, is_clustered)
     if journal is not None:
         _check_against_metadata(found, journal)
@@ -284,6 +287,22 @@ def _meta_problem(path: Path) -> tuple[str | None, str]:
     if found.get("version") not in ("0", "1") or "cluster.id" not in found:
         return "it does not say whose directory this is", ""
     return None, f"cluster {found['cluster.id']}, broker {found.get('node.id')}"
+
+
+def _check_log_dirs(paths: Sequence[Path], findings: list[Finding]) -> None:
+    """Append to `findings` each `meta.properties` that names a log directory which is not in `paths`."""
+    found: dict[Path, Mapping[str, str]] = {}
+    for path in paths:
+        with suppress(OSError, ValueError):
+            file = path / checkpoints.META_PROPERTIES
+            found[file] = checkpoints.decode_properties(file.read_bytes())
+    present = {properties.get("directory.id") for properties in found.values()}
+    for file, properties in found.items():
+        known = properties.get(checkpoints.LOG_DIRS)
+        if gone := sorted(set(known.split(",")) - present if known else ()):
+            ids = ",".join(gone)
+            detail = f"the log directory with directory.id={ids} is missing: name it, too, if it is not lost"
+            findings.append(Finding(str(file), "missing", detail))
 
 
 def _check_partition(

@@ -277,10 +277,14 @@ class Repair:
             if not finding.is_damage or file.parent != path or file.name in FILE_NAMES:
                 continue
             if file.name == checkpoints.META_PROPERTIES:
+                properties = self._properties(journal)
+                with suppress(OSError, ValueError):
+                    found = checkpoints.decode_properties(file.read_bytes())
+                    if found.get("cluster.id") == properties["cluster.id"]:
+                        lost = ("version", checkpoints.LOG_DIRS)  # it names a directory that is lost
+                        properties |= {name: value for name, value in found.items() if name not in lost}
                 self._move_aside(file)
-                self._write(
-                    file, checkpoints.encode_properties(self._properties(journal)), "as the metadata says"
-                )
+                self._write(file, checkpoints.encode_properties(properties), "as the metadata says")
             else:
                 self._move_aside(file)
 

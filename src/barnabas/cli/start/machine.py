@@ -228,7 +228,8 @@ def _planned(folder: ClusterFolder, count: int, bound: Endpoint, is_given: bool)
         if broker not in known:
             port += 1 if port or bound.port else 0
         addresses[broker] = known.get(broker, f"{host}:{port}")
-    return Layout(addresses, zookeeper=None, is_own_zookeeper=False, is_embedded=True)
+    more = [str(path.absolute()) for path in folder.log_dirs[1:]]
+    return Layout(addresses, is_own_zookeeper=False, is_embedded=True, more_log_dirs=more)
 
 
 def _settings(values: Mapping[str, str], count: int) -> dict[str, str]:

@@ -636,6 +636,68 @@ def test_a_replica_of_which_nothing_is_left_begins_anew_and_is_registered_until_
     play(scenario, "/a")
 
 
+async def fill_two_directories(bench):
+    """Stop cleanly with the logs of t and u, of which the second directory has u."""
+    await bench.logs.load({}, lambda _: CONFIG)
+    for name in "tu":
+        bench.create(name, records=3)
+    await bench.logs.stop()
+    assert "t-0" in bench.folders("/a") and "u-0" in bench.folders("/b")
+
+
+@pytest.mark.parametrize("log_dirs", [["/a"], ["/a", "/empty"]], ids=["not-named", "not-mounted"])
+def test_a_log_in_a_directory_that_is_missing_is_not_created_again(play, log_dirs, caplog):
+    async def scenario(bench):
+        await fill_two_directories(bench)
+        for _ in range(2):
+            again = Bench(*log_dirs, disk=bench.disk)
+            await again.logs.load(hosted("tu"), lambda _: CONFIG)
+            assert again.logs.get(TopicPartition("t", 0)).log_end_offset == 3
+            with pytest.raises(KafkaError, match="the log of u-0 cannot be read"):
+                again.create("u")
+            assert "a log directory is missing" in caplog.text
+            await again.logs.stop()
+        again = Bench("/a", "/b", disk=bench.disk)
+        await again.logs.load(hosted("tu"), lambda _: CONFIG)
+        assert again.logs.get(TopicPartition("u", 0)).log_end_offset == 3
+        await again.logs.stop()
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("log_dirs", [["/a"], ["/a", "/empty"]], ids=["not-named", "not-mounted"])
+def test_a_replica_in_a_directory_that_is_missing_is_registered_as_incomplete(play, log_dirs):
+    async def scenario(bench):
+        await fill_two_directories(bench)
+        for _ in range(2):
+            again = Bench(*log_dirs, disk=bench.disk, is_clustered=True)
+            await again.logs.load(hosted("tu"), lambda _: CONFIG)
+            assert incomplete(again) == ["u-0"]
+            assert again.logs.get(TopicPartition("u", 0)).log_end_offset == 0
+            await again.logs.stop()
+        again = Bench(*log_dirs, "/b", disk=bench.disk, is_clustered=True)
+        await again.logs.load(hosted("tu"), lambda _: CONFIG)
+        assert incomplete(again) == []
+        assert again.logs.get(TopicPartition("u", 0)).log_end_offset == 3
+        await again.logs.stop()
+
+    play(scenario)
+
+
+def test_a_directory_without_logs_may_go(play):
+    async def scenario(bench):
+        await fill_two_directories(bench)
+        again = Bench("/a", disk=bench.disk)
+        await again.logs.load(hosted("t"), lambda _: CONFIG)
+        await again.logs.stop()
+        again = Bench("/a", disk=bench.disk)
+        await again.logs.load(hosted("tu"), lambda _: CONFIG)
+        assert again.create("u").log_end_offset == 0
+        await again.logs.stop()
+
+    play(scenario)
+
+
 def test_a_replica_does_not_begin_anew_where_one_of_its_two_folders_is_empty(play):
     async def scenario(bench):
         bench.create("t", records=3).flush()
