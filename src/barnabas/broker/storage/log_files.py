@@ -464,7 +464,7 @@ class LogFiles:
             replacements,
             directories,
             [segment.base_offset for segment in sealed],
-            self._removal() if self._aside and not is_partial else None,
+            self._removal() if self._aside and self.swap is None and not is_partial else None,
             is_partial=is_partial,
         )
         self._unsynced = left

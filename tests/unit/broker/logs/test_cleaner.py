@@ -263,9 +263,11 @@ def test_a_swap_that_an_error_interrupts_is_completed_or_undone(bench, failing):
 
     bench.disk.refuse = ask
     bench.clean()
+    bench.disk.mend()
+    log.append_as_leader(encode_batch([Record(b"other", b"1", NOW)]), 0)
+    log.flush()  # removes no file that a read needs
     read = log.read(0, 1 << 20, 9)
     assert read.size, "the records are there, whatever their files are called"
-    bench.disk.mend()
     bench.clock.advance(60_000)
     bench.clean(rounds=2)
     assert bench.directory.failure is None and log.failure is None and log.files.swap is None
