@@ -243,10 +243,14 @@ class LogCleaner(Generic[P]):
     def _find_dirtiness(self, partition: P, now_ms: int) -> Dirtiness:
         log = partition.log
         roll_overdue(log, now_ms)
-        # Only flushed segments can be cleaned, and transaction indexes that an earlier cleaning has changed
-        # need new checksums. The flush does both. The cleaner finds these segments when it next searches for
-        # work.
-        if log.files.are_checksums_due or log.recovery_point < log.files.segments.active.base_offset:
+        # Only flushed segments can be cleaned, and the markers of their transactions must be flushed.
+        # Transaction indexes that an earlier cleaning has changed need new checksums. The flush does all of
+        # this. The cleaner finds these segments when it next searches for work.
+        sealed_to = log.files.segments.active.base_offset
+        is_behind = log.recovery_point < sealed_to or log.stable_point < min(
+            log.last_stable_offset, sealed_to
+        )
+        if log.files.are_checksums_due or is_behind:
             self._flush(partition)
         directory = self._logs.directory_of(log.topic_partition)
         return dirtiness(log, directory.cleaned_to.get(log.topic_partition), now_ms)

@@ -2,6 +2,8 @@
 
 A log has a clean head, up to an offset in the cleaner's checkpoint, and a dirty tail. From the tail a
 cleaning uses whole sealed segments that are stable (below the last stable offset), durable and old enough.
+The markers of their transactions must be durable, too (`PartitionLog.stable_point`). Otherwise a power cut
+could remove the marker of a committed record, after a cleaning has removed the value that it replaces.
 """
 
 from __future__ import annotations
@@ -89,7 +91,7 @@ def dirtiness(log: PartitionLog, cleaned_to: Offset | None, now_ms: int) -> Dirt
     config = log.config
     segments = log.files.segments
     first_dirty = first_dirty_offset(log, cleaned_to)
-    bound = min(log.last_stable_offset, log.recovery_point, segments.active.base_offset)
+    bound = min(log.last_stable_offset, log.stable_point, log.recovery_point, segments.active.base_offset)
     last = segments.index_of(bound)  # its segment, and all after it, are left alone
     first = min(segments.index_of(first_dirty), last)
     tail = [segments[index] for index in range(first, last)]

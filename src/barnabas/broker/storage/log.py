@@ -86,6 +86,7 @@ class PartitionLog:
         "log_end_offset",
         "log_start_offset",
         "producers",
+        "stable_point",
         "stored_start",
         "topic_id",
         "topic_partition",
@@ -115,6 +116,8 @@ class PartitionLog:
         self.stored_start: Offset | None = None
         #: only the package `replication` advances it
         self.high_watermark = log_start_offset
+        #: the markers of all transactions that begin before this offset are known to be on disk
+        self.stable_point = log_start_offset
         self.log_end_offset = log_end_offset
         self.epochs = epochs
         self.producers = producers
@@ -208,6 +211,7 @@ class PartitionLog:
         self.log_end_offset = end
         self.high_watermark = min(self.high_watermark, end)
         self.log_start_offset = min(self.log_start_offset, end)
+        self.stable_point = min(self.stable_point, end)
         self.epochs.truncate_from_end(end)
         self.producers.committed(self.high_watermark)
         self._bounds_moved()
@@ -537,8 +541,11 @@ class PartitionLog:
                 path = f"{files.path}/{EPOCH_FILE}"
                 replacements.append(Replacement(self.env.fs, path, self.epochs.encode()))
             flush = files.prepare_flush(self.log_end_offset, replacements)
-        if flush is not None:
+        if flush is None:
+            self.stable_point = self.last_stable_offset
+        else:
             self.epochs.changed = False
+            flush.stable_offset = self.last_stable_offset
         return flush
 
     def complete_flush(self, flush: Flush) -> None:
@@ -554,6 +561,8 @@ class PartitionLog:
         except Exception as error:
             self.epochs.changed |= bool(flush.replacements)
             raise self.failed(error, syncing=flush.is_lost) from error
+        if not flush.is_partial:
+            self.stable_point = min(flush.stable_offset, self.log_end_offset)
 
     def flush(self) -> None:
         """Make the log durable up to its end. This call waits for the fsyncs.

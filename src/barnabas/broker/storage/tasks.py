@@ -51,6 +51,8 @@ class Flush:
     removal: Removal | None = None
     #: whether sealed segments from `offset` on, and the active one, are left to the next flush
     is_partial: bool = False
+    #: the log's last stable offset when the task was prepared
+    stable_offset: Offset = 0
     #: the error of `run` or `sync_files`; None if there was none
     error: Exception | None = None
     #: whether the error is that of an fsync: the data may be lost

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import random
 import threading
 from types import SimpleNamespace
 
@@ -19,9 +20,10 @@ from barnabas.base.types import TopicPartition
 from barnabas.broker.config import BrokerConfig, TopicConfig
 from barnabas.broker.logs import LogDirectory
 from barnabas.broker.logs.cleaner import LogCleaner
-from barnabas.broker.storage import CleaningCancelled, OpenFiles
+from barnabas.broker.storage import CleaningCancelled, OpenFiles, Origin
 from barnabas.cli.log.check import check_directories
 from barnabas.kafka.records import Record, encode_batch
+from barnabas.kafka.records.control import EndTransaction, encode_end_transaction
 
 NOW = 1_700_000_000_000
 CONFIG = TopicConfig(cleanup_policy=("compact",), delete_retention_ms=0, min_cleanable_dirty_ratio=0.3)
@@ -275,6 +277,33 @@ def test_a_swap_that_an_error_interrupts_is_completed_or_undone(bench, failing):
     assert not [n for n in bench.names(log) if n.endswith((".cleaned", ".swap", ".deleted"))]
     assert log.files.segments[0].size < 100
     assert not on_loop, "folders are fsynced in threads"
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_power_cut_does_not_lose_a_record_with_the_marker_of_the_transaction_that_replaced_it(bench, seed):
+    log = bench.make("a", 1)
+    replaced = encode_batch(
+        [Record(b"k", b"new", NOW)], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True
+    )
+    log.append_as_leader(replaced, 0)
+    log.advance_high_watermark(2)
+    log.roll()
+    log.flush()
+    marker = encode_end_transaction(EndTransaction(True, 0), producer_id=7, producer_epoch=0, timestamp=NOW)
+    log.append_as_leader(marker, 0, origin=Origin.COORDINATOR)
+    log.advance_high_watermark(3)
+    bench.clean()
+    log.abandon()
+    bench.disk.crash(random.Random(seed))
+    again = Bench(bench.disk)
+    opened = again.directory.load(log.topic_partition, log.topic_id, CONFIG)
+    is_committed = opened.log_end_offset == 3
+    first = next(header for _, header in opened.files.segments[0].headers(0))
+    assert is_committed or (first.base_offset, first.record_count) == (0, 1), "both values are gone"
+    opened.advance_high_watermark(opened.log_end_offset)
+    opened.flush()
+    again.partitions.append(SimpleNamespace(log=opened, unavailable=None))
+    assert again.clean() is is_committed
 
 
 @pytest.fixture

@@ -492,6 +492,7 @@ def test_what_has_waited_too_long_is_worth_a_cleaning(bench, log):
     bench.clock.advance(1001)
     assert is_worth_it()
     bench.restart()  # the age is read from the segment
+    bench.log.flush()
     assert is_worth_it()
 
 
