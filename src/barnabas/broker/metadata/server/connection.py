@@ -145,6 +145,9 @@ class ServerConnection(asyncio.Protocol):
         if self._session is None:
             self._connect(reader)
             return
+        if self._session.has_ended:
+            self.abort()
+            return
         self._server.sessions.heard(self._session)
         xid, opcode = reader.header()
         if opcode in (Opcode.PING, Opcode.AUTH):  # the socket's folder lets the broker's user in alone

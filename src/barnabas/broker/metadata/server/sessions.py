@@ -38,10 +38,11 @@ class Connected(Protocol):
 class ServerSession:
     """A client's session. `heard` is the time of its last message, by the clock of `SessionTracker`.
 
-    `timeout` is in seconds. A client that resumes the session must send `password`.
+    `timeout` is in seconds. A client that resumes the session must send `password`. A session that
+    `has_ended` must get no more nodes: nothing would delete them.
     """
 
-    __slots__ = ("connection", "heard", "id", "password", "timeout")
+    __slots__ = ("connection", "has_ended", "heard", "id", "password", "timeout")
 
     def __init__(self, id: int, password: bytes, timeout: float, heard: float) -> None:
         self.id = id
@@ -49,6 +50,7 @@ class ServerSession:
         self.timeout = timeout
         self.heard = heard
         self.connection: Connected | None = None
+        self.has_ended = False
 
 
 class SessionTracker:
@@ -132,6 +134,7 @@ class SessionTracker:
     def _end(self, session: ServerSession) -> asyncio.Task[None] | None:
         if self._sessions.pop(session.id, None) is None:
             return None
+        session.has_ended = True
         removal = start_task(self._remove_nodes(session.id), "end of a session", is_vital=True)
         self._removals.add(removal)
         removal.add_done_callback(self._removals.discard)

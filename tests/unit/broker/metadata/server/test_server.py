@@ -151,6 +151,25 @@ def test_session_of_a_process_that_has_ended_is_ended_at_once(tmp_path: Path) ->
         asyncio.run(session(server))
 
 
+def test_request_that_is_read_after_the_end_of_its_session_creates_nothing(tmp_path: Path) -> None:
+    """A broker was killed, and its last request is still in the socket. Nothing would delete the node."""
+
+    async def session(server: StoreServerThread) -> None:
+        async with opened(address_of(server)) as witness, opened(address_of(server)) as store:
+            await store.create("/mine", ephemeral=True)
+            gone = asyncio.Event()
+            await witness.watch("/mine", lambda event, path: gone.set())
+            server.end_owner_of("/mine")
+            await gone.wait()
+            with pytest.raises(StoreUnavailableError):
+                await store.create("/late", ephemeral=True)
+            await witness.sync()
+            assert await witness.children("/") == []
+
+    with StoreServerThread([tmp_path]) as server:
+        asyncio.run(session(server))
+
+
 def test_a_later_start_has_everything_but_ephemeral_nodes_and_no_number_comes_again(tmp_path: Path) -> None:
     async def first(server: StoreServerThread) -> int:
         async with opened(address_of(server)) as store:
