@@ -490,6 +490,49 @@ def test_a_former_coordinator_does_not_delete_the_states_that_its_successor_has_
     coordinate(scenario)
 
 
+def test_a_deletion_from_before_the_broker_lost_and_regained_the_group_does_not_go_on(coordinate):
+    """The answer of the share coordinator was late. A member has come and gone since."""
+
+    async def scenario(groups):
+        groups.topics(t=1)
+        await join(groups, "a", "t")
+        await groups.share_beat("a", -1)
+        answered = asyncio.Event()
+        delete = groups.persister.delete
+
+        async def delete_slowly(*arguments):
+            await delete(*arguments)
+            await answered.wait()
+
+        groups.persister.delete = delete_slowly
+        deletion = asyncio.ensure_future(groups.delete())
+        await settle()
+        groups.coordinator.elect(0, 1)
+        await groups.loaded()
+        await join(groups, "b", "t")
+        await groups.share_beat("b", -1)
+        answered.set()
+        assert await deletion == ErrorCode.NOT_COORDINATOR
+        assert groups.share_group().partitions.initialized.keys() == {key("t", 0).topic_id}
+        assert groups.persister.states.keys() == {key("t", 0)}
+
+    coordinate(scenario)
+
+
+def test_start_offsets_of_a_topic_that_is_deleted_meanwhile_are_not_set(coordinate):
+    async def scenario(groups):
+        groups.topics(t=1, u=1)
+        groups.persister.open.clear()
+        altering = asyncio.ensure_future(alter(groups, {("t", 0): 5, ("u", 0): 5}))
+        await settle()
+        Deleted(groups, "t").follow(is_deleted=True)
+        groups.persister.open.set()
+        assert await altering == {("t", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        assert groups.share_group().partitions.names() == {key("u", 0).topic_id: "u"}
+
+    coordinate(scenario)
+
+
 def test_a_state_is_not_deleted_under_a_member_that_comes_meanwhile(coordinate, told):
     """The member's initialization waits for the deletion."""
 

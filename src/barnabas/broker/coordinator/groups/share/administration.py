@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping
 from typing import Protocol, TypeVar
 
-from barnabas.base.errors import KafkaError
+from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import Offset, TopicId
 from barnabas.broker.awaitables import MaybeAwaitable, resolve
 from barnabas.broker.coordinator.contract import Result
@@ -73,15 +73,13 @@ class ShareAdministration:
         """
         states = self._shards.read(group_id).states
         async with states.exclusive(group_id):
-            epoch = await resolve(
-                self._shards.write(group_id, lambda shares: shares.begin_alteration(group_id))
-            )
+            epoch = await self._write(states, group_id, lambda shares: shares.begin_alteration(group_id))
             failures = await states.initialize(offsets, epoch)
             altered = {key: names[key.topic_id] for key in offsets if key not in failures}
-            await resolve(
-                self._shards.write(group_id, lambda shares: shares.end_alteration(group_id, altered))
+            gone = await self._write(
+                states, group_id, lambda shares: shares.end_alteration(group_id, altered)
             )
-        return failures
+        return failures | dict.fromkeys(gone, KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
 
     async def delete_offsets(self, group_id: str, names: Collection[str]) -> dict[TopicId, KafkaError | None]:
         """Delete the states of the topics in `names`. Return an error or None for each topic that had states.
@@ -95,7 +93,7 @@ class ShareAdministration:
             outcomes: dict[TopicId, KafkaError | None] = dict.fromkeys(deletion.topics)
             outcomes |= {key.topic_id: error for key, error in failures.items()}
             gone = [topic for topic, error in outcomes.items() if error is None]
-            await resolve(self._shards.write(group_id, lambda shares: shares.end_deletion(group_id, gone)))
+            await self._write(states, group_id, lambda shares: shares.end_deletion(group_id, gone))
         return outcomes
 
     async def delete_group(self, group_id: str) -> None:
@@ -110,7 +108,7 @@ class ShareAdministration:
             _, failures = await self._delete_states(states, group_id, None)
             for error in failures.values():
                 raise error
-            await resolve(self._shards.write(group_id, lambda shares: shares.delete(group_id)))
+            await self._write(states, group_id, lambda shares: shares.delete(group_id))
 
     async def summaries(
         self, keys: Collection[SharePartitionKey]
@@ -132,7 +130,22 @@ class ShareAdministration:
     async def _delete_states(
         self, states: ShareStates, group_id: str, names: Collection[str] | None
     ) -> tuple[Deletion, Failures]:
-        deletion = await resolve(
-            self._shards.write(group_id, lambda shares: shares.begin_deletion(group_id, names))
-        )
+        deletion = await self._write(states, group_id, lambda shares: shares.begin_deletion(group_id, names))
         return deletion, await states.delete(deletion.keys)
+
+    async def _write(
+        self, states: ShareStates, group_id: str, operation: Callable[[ShareGroups], Result[T]]
+    ) -> T:
+        """Run `operation` on the shard to which `states` belongs, and return its response.
+
+        Raises:
+            KafkaError: NOT_COORDINATOR, the shard was unloaded. The broker may have loaded the group again in
+                a later leader epoch. `states.exclusive` does not hold back the requests of that later shard.
+        """
+
+        def run(shares: ShareGroups) -> Result[T]:
+            if shares.states is not states:
+                raise KafkaError(ErrorCode.NOT_COORDINATOR)
+            return operation(shares)
+
+        return await resolve(self._shards.write(group_id, run))

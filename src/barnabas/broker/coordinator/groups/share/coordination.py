@@ -125,21 +125,25 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupDraft]):
         self._assigner.raise_epoch(draft)
         return Result(draft.group.epoch, draft.records)
 
-    def end_alteration(self, group_id: str, altered: Mapping[SharePartitionKey, str]) -> Result[None]:
-        """Record that partitions are initialized. If the group does not exist, do nothing.
+    def end_alteration(
+        self, group_id: str, altered: Mapping[SharePartitionKey, str]
+    ) -> Result[list[SharePartitionKey]]:
+        """Record that partitions are initialized, except those whose topics no longer exist: return these.
 
-        `altered` has each partition with the name of its topic.
+        If the group does not exist, do nothing. `altered` has each partition with the name of its topic.
         """
-        group = self._group(group_id)
+        group, names = self._group(group_id), self._view.image.topic_names
+        gone = [key for key in altered if key.topic_id not in names]
         if group is None:
-            return Result()
+            return Result(gone)
         draft = ShareGroupDraft(group)
-        topics = topics_of(altered, {key.topic_id: name for key, name in altered.items()})
+        there = {key: name for key, name in altered.items() if key.topic_id in names}
+        topics = topics_of(there, {key.topic_id: name for key, name in there.items()})
         partitions = group.partitions.with_initialized(topics)
         if partitions != group.partitions:
             draft.put_partitions(partitions)
             self._began(draft)
-        return Result(records=draft.records)
+        return Result(gone, draft.records)
 
     def begin_deletion(self, group_id: str, names: Collection[str] | None) -> Result[Deletion]:
         """Begin to delete the states of a group's topics: record that the topics are deleting.
