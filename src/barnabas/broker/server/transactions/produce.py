@@ -8,6 +8,7 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import ProducerIdentity, TopicPartition
 from barnabas.broker.awaitables import MaybeAwaitable, then
 from barnabas.broker.replication.manager import ReplicaManager
+from barnabas.broker.replication.partition import Partition
 from barnabas.broker.server.transactions.verification import (
     LastMarker,
     TransactionalWrite,
@@ -42,7 +43,9 @@ def refusals(
     broker may append all batches.
 
     Ask the transaction coordinator about partitions in which the transaction has no records yet. If its
-    answer must be awaited, return an awaitable of the result.
+    answer must be awaited, return an awaitable of the result. Before version 12, the transaction can end
+    meanwhile without a new epoch of the producer. Then the batches of partitions in which it has ended get
+    INVALID_TXN_STATE.
 
     Args:
         replicas: finds the partitions of this broker.
@@ -53,6 +56,8 @@ def refusals(
     assert request.transactional_id is not None
     names: dict[TopicPartition, tuple[str | bytes, int]] = {}
     markers: dict[TopicPartition, LastMarker] = {}
+    # those in which the transaction has records already
+    in_use: list[tuple[tuple[str | bytes, int], Partition]] = []
     # those whose batch has a sequence above 0: each transaction of version 2 begins with 0
     later: list[LastMarker] = []
     # one that cannot be found may be by the time of the append, but nobody has admitted the batch
@@ -70,7 +75,9 @@ def refusals(
                 continue
             header = parse_header(data.records)
             producer = ProducerIdentity(header.producer_id, header.producer_epoch)
-            if not partition.log.producers.is_in_transaction(producer):
+            if partition.log.producers.is_in_transaction(producer):
+                in_use.append(((key, data.index), partition))
+            else:
                 names[partition.topic_partition] = key, data.index
                 marker = markers[partition.topic_partition] = LastMarker.of(partition, producer)
                 if header.base_sequence > 0:
@@ -78,11 +85,17 @@ def refusals(
     if producer is None or (not names and not verifier.is_asking(request.transactional_id)):
         return missing
     adds = version >= _IMPLICIT_FROM
+    before = [] if adds else [(name, LastMarker.of(partition, producer)) for name, partition in in_use]
     verdicts = verifier.admit(TransactionalWrite(request.transactional_id, producer, list(names), adds))
 
     def refused(verdicts: Verdicts) -> Refusals:
         if not adds:
-            return missing | _refusals(still_valid(verdicts, markers), names, version)
+            ended = {
+                name: KafkaError(ErrorCode.INVALID_TXN_STATE, "the transaction has ended meanwhile")
+                for name, marker in before
+                if not marker.is_last
+            }
+            return missing | ended | _refusals(still_valid(verdicts, markers), names, version)
         not_first = {
             names[partition.topic_partition]: KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "a producer begins in each partition with sequence 0"
