@@ -245,6 +245,23 @@ def test_new_topics_of_an_expression_that_could_not_be_stored_are_found_soon_aft
     coordinate(scenario)
 
 
+def test_timeouts_of_a_static_member_end_when_it_comes_back_with_another_id(coordinate):
+    async def scenario(groups):
+        groups.topics(t=1)
+        await groups.enter("first", "t", instance_id="i")
+        await groups.beat("first", -2, instance_id="i")
+        epoch = (await groups.enter("second", "t", instance_id="i")).member_epoch
+        for _ in range(20):
+            await asyncio.sleep(5)
+            await groups.beat("second", epoch, instance_id="i")
+        ((_, shard),) = groups.coordinator.active_shards()
+        timeouts = shard._consumers._timeouts
+        assert not timeouts._late
+        assert ("session", "g", "first") not in timeouts._timers
+
+    coordinate(scenario)
+
+
 def test_regular_expression_has_to_match_the_whole_name(coordinate, told):
     async def scenario(groups):
         groups.topics(log=1, catalog=1, logs=1)

@@ -82,6 +82,7 @@ class ConsumerMembership:
         """
         self.check_room(draft.group, request.member_id)
         owned = owned_partitions(request)
+        holder = draft.group.holder(request.instance_id)
         before = self._find(draft, request, owned)
         member = _updated(before, request, caller)
         changed_names = self.subscribe(draft, before, member)
@@ -103,6 +104,8 @@ class ConsumerMembership:
         def then(error: KafkaError | None) -> ConsumerGroupHeartbeatResponse:
             if error is not None:
                 raise error
+            if holder is not None and holder.member_id != after.member_id:
+                self.timeouts.forget(draft.group_id, holder.member_id)
             self._watch(draft.group_id, before, after)
             return response
 
