@@ -9,8 +9,10 @@ import time
 from asyncio import events
 
 import pytest
+from simulation.virtual_time import run_virtual
 
 from barnabas.base.environment.blocking import Threads
+from barnabas.base.errors import ErrorCode
 from barnabas.broker.coordinator import ConsumerGroupState
 from barnabas.broker.coordinator.groups.modern.delayed_assignment import interval_without_partitions
 from barnabas.broker.server.garbage import short_collections
@@ -105,6 +107,45 @@ async def settled(members, group):
     while {member.epoch for member in members} != {group().epoch}:
         await beat_at_once(members)
         await asyncio.sleep(0.05)
+
+
+class HeldPool:
+    """Computes at once. The result comes after `release`."""
+
+    def __init__(self):
+        self._is_released = asyncio.Event()
+
+    async def run(self, work, *arguments):
+        result = work(*arguments)
+        await self._is_released.wait()
+        return result
+
+    def release(self):
+        self._is_released.set()
+
+
+def test_target_of_a_deleted_group_is_not_stored_in_the_new_group_of_its_name(make_groups, told):
+    """The new group has the same epochs. With the assignment epoch stored, its member would wait in vain."""
+
+    async def scenario():
+        pool = HeldPool()
+        groups = make_groups(assigning=pool)
+        groups.topics(t=600)
+        await groups.enter("former", "t")
+        await asyncio.sleep(1)
+        await groups.beat("former", -1)
+        assert await groups.delete() is ErrorCode.NONE
+        epoch = (await groups.enter("new", "t")).member_epoch
+        pool.release()
+        assigned = None
+        for _ in range(10):
+            await asyncio.sleep(1)
+            answer = await groups.beat("new", epoch)
+            epoch, assigned = answer.member_epoch, told(answer) or assigned
+        assert assigned == {"t": list(range(600))}
+        await groups.coordinator.stop()
+
+    run_virtual(scenario())
 
 
 @pytest.mark.timeout(300)

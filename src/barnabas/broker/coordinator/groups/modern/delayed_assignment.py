@@ -94,8 +94,8 @@ class DelayedAssignments(Generic[G, D]):
             inputs = self._inputs(group)
             targets = await self._thread.run(inputs.assign)
             for some in _pieces(targets):
-                await self._stored(group_id, partial(inputs.put, some))
-            await self._stored(group_id, partial(_put_epoch, epoch))
+                await self._stored(group, partial(inputs.put, some))
+            await self._stored(group, partial(_put_epoch, epoch))
 
     async def _settled(self, group_id: str) -> G | None:
         """Wait until the group's epoch has not changed for `DELAY` seconds. Wait at most `_MAX_DELAY` s.
@@ -111,8 +111,12 @@ class DelayedAssignments(Generic[G, D]):
             epoch = group.epoch
         return group
 
-    async def _stored(self, group_id: str, change: Change[D]) -> None:
-        await self._store(group_id, change)
+    async def _stored(self, group: G, change: Change[D]) -> None:
+        def change_same(draft: D) -> None:
+            if self._find(group.group_id) is group:  # else it was deleted, and created again
+                change(draft)
+
+        await self._store(group.group_id, change_same)
         await asyncio.sleep(0)  # lets the loop serve others between two pieces
 
     def _done(self, group_id: str, task: asyncio.Task[None]) -> None:
