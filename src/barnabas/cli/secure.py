@@ -13,14 +13,15 @@ from barnabas.base.errors import ConfigError
 from barnabas.base.settings_file import read_unchecked
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.config.files import read_settings
-from barnabas.broker.metadata import open_store
+from barnabas.broker.metadata import open_store, znodes
 from barnabas.broker.metadata.bootstrap import Users, add_missing_users, credentials
-from barnabas.broker.metadata.store import NotAllowedError
+from barnabas.broker.metadata.store import MetadataStore, NotAllowedError
 from barnabas.broker.metadata.zookeeper.address import parse_address
 from barnabas.broker.server.network.endpoint import advertised_endpoints, bound_endpoints
 from barnabas.client.certificate_folder import SCRAM, CertificateFolder, escaped
 from barnabas.client.properties import translate
 from barnabas.client.servers import Servers
+from barnabas.kafka.security.scram import Mechanism, ScramCredential, derive
 
 #: the user who may do everything
 ADMIN = "admin"
@@ -199,7 +200,9 @@ class SecuredCluster(Secured):
     def add_admin(self, zookeeper: str) -> None:
         """Make the admin known to the cluster before its brokers start.
 
-        Raises StoreError if ZooKeeper does not answer, or refuses the change.
+        Raises:
+            ConfigError: the cluster has a user with the name of the brokers' user, but another password.
+            StoreError: ZooKeeper does not answer, or refuses the change.
         """
         values = {"zookeeper.connect": zookeeper, "log.dirs": str(self._data)}
         given = read_settings(self.settings_file)
@@ -209,11 +212,30 @@ class SecuredCluster(Secured):
         async def add() -> None:
             store = await open_store(config, Environment.of_system())
             try:
+                await self._check_brokers_user(store)
                 await add_missing_users(store, self.users)
             finally:
                 await store.close()
 
         asyncio.run(add())
+
+    async def _check_brokers_user(self, store: MetadataStore) -> None:
+        """Reject a user of a client that has the name of the brokers' user.
+
+        The brokers could not log in to each other, and the client would get the rights of a super user.
+        """
+        node = await store.exists(znodes.user_config(_BROKER))
+        texts = {} if node is None else znodes.decode_config(node.data)
+        password = _password_in(self.settings_file)
+        for mechanism in Mechanism:
+            if mechanism.text in texts:
+                stored = ScramCredential.decode(texts[mechanism.text])
+                if derive(mechanism, password, stored.salt, stored.iterations) != stored:
+                    raise ConfigError(
+                        f"with --secure, brokers log in to each other as the user {_BROKER}, but this "
+                        f"cluster has a user {_BROKER} with another password: start the broker alone, run "
+                        f"`barnabas users delete {_BROKER}`, and give that user's client another name"
+                    )
 
 
 def secure_cluster(

@@ -377,6 +377,29 @@ def test_secured_brokers_log_in_to_each_other_and_serve_their_admin(start: Calla
             assert path.stat().st_mode & 0o077 == 0, path
 
 
+def test_user_with_the_name_of_the_brokers_user_gets_no_rights_by_several_brokers(
+    start: Callable[..., Machine],
+) -> None:
+    alone = start("--secure")
+    secure = alone.folder / "secure"
+
+    def users(*words: str) -> None:
+        command = [*BARNABAS, "users", *words, "--config", str(secure / "admin.properties")]
+        done = subprocess.run(command, input="wonderland\n", capture_output=True, text=True, timeout=PATIENCE)
+        assert done.returncode == 0, done.stderr
+
+    users("add", "broker", "--password-file", "-")
+    assert alone.end()[0] == 0
+    complaint = refused(alone.folder, "--brokers", "2", "--secure")
+    assert "has a user broker with another password: start the broker alone, run" in complaint
+    alone = start("--secure")
+    users("delete", "broker")
+    assert alone.end()[0] == 0
+    several = start("--brokers", "2", "--secure")
+    assert several.end()[0] == 0
+    start("--secure")
+
+
 def test_top_shows_the_brokers_as_one_cluster_whichever_it_asks(start: Callable[..., Machine]) -> None:
     machine = start("--brokers", "2")
     Admin(machine.servers).create_topic("orders", 4)

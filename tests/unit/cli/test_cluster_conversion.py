@@ -6,6 +6,8 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+from tests.ports import held_port
 
 from barnabas.base.environment.environment import Environment
 from barnabas.base.environment.randomness import system_random
@@ -14,6 +16,7 @@ from barnabas.broker.metadata.embedded import EmbeddedStore
 from barnabas.broker.metadata.opening import prepare
 from barnabas.broker.metadata.store import Create, NoNodeError, Set, StoreUnavailableError
 from barnabas.broker.storage.checkpoints import decode_properties
+from barnabas.cli.app import app
 from barnabas.cli.cluster import conversion
 from barnabas.cli.cluster.folder import ClusterFolder, ClusterFolderError, Layout
 
@@ -218,3 +221,12 @@ def test_only_brokers_without_partitions_leave_the_metadata(tmp_path):
     in_store(folder, drain)
     conversion.require_drained(folder, [3, 2], [1])
     assert in_store(folder, left) == ({1: 4}, {1})
+
+
+def test_an_import_says_at_once_that_no_zookeeper_answers(tmp_path):
+    (tmp_path / "metadata-1.journal").write_bytes(b"")
+    with held_port() as held:
+        address = f"127.0.0.1:{held.getsockname()[1]}/c"
+        called = CliRunner().invoke(app, ["cluster", "import", str(tmp_path), "--zookeeper", address])
+    assert called.exit_code == 1
+    assert "no ZooKeeper answers: 127.0.0.1:" in called.output

@@ -539,6 +539,7 @@ async def _import(folders: list[str], address: str) -> str:
     where = parse_address(address, "--zookeeper")
     check_embedded(environment.filesystem, folders)
     check_lone(environment.filesystem, folders)
+    _require_zookeeper(where.servers)
     store = await ZooKeeperStore.open(where, session_timeout=_PATIENCE)
     try:
         return await import_embedded(environment, folders, store)

@@ -180,9 +180,9 @@ class ClusterRunner:
         control = ControlServer(self._folder, lambda command: self._events.put(("command", command, None)))
         try:
             self._store.start()
-            self._prepare()
             if self._secured is not None:
                 self._secure(self._secured)
+            self._prepare()
             for member in self._members.values():
                 self._start(member)
             if self._await_all():
