@@ -166,9 +166,14 @@ class DurableTree:
             self._writer = None
 
     async def _write(self, batch: list[Transaction]) -> None:
+        """Apply transactions, write their changes to the disk, and report the outcomes.
+
+        If the disk fails, all of them fail: a transaction can have been rejected because of an earlier one
+        that is taken back.
+        """
         tree = self._open_tree()
         changes: list[Change] = []
-        applied: list[Transaction] = []
+        rejected: dict[Transaction, Exception] = {}
         for transaction in batch:
             made: list[Change] = []
             try:
@@ -178,25 +183,27 @@ class DurableTree:
                 for _ in tree.apply_in_steps(operations, transaction.session, transaction.versions, made):
                     await asyncio.sleep(0)  # no reader sees it meanwhile: it is not settled
             except (StoreError, ValueError) as error:
-                transaction.fail(error)
+                rejected[transaction] = error
             else:
                 changes += made
-                applied.append(transaction)
         try:
             if self._disk is not None and not all(map(_is_of_session_only, changes)):
                 copies, thread = self._disk
                 await thread.run(copies.commit, changes, tree.transaction)
         except Exception as error:  # whatever it is: no caller may wait without end
             tree.undo(changes)
-            for transaction in applied:
+            for transaction in batch:
                 transaction.fail(error)
             return
         for start in range(0, len(changes), _REPORTED_A_TURN):
             if start:
                 await asyncio.sleep(0)
             self._on_changes(changes[start : start + _REPORTED_A_TURN])
-        for transaction in applied:
-            transaction.succeed()
+        for transaction in batch:
+            if transaction in rejected:
+                transaction.fail(rejected[transaction])
+            else:
+                transaction.succeed()
 
     def _open_tree(self) -> Tree:
         if self._tree is None:

@@ -11,7 +11,14 @@ import pytest
 from barnabas.base.environment.environment import Environment
 from barnabas.broker.metadata import journal
 from barnabas.broker.metadata.embedded import EmbeddedStore
-from barnabas.broker.metadata.store import Create, NoNodeError, Set, StoreNode, StoreUnavailableError
+from barnabas.broker.metadata.store import (
+    Create,
+    NodeExistsError,
+    NoNodeError,
+    Set,
+    StoreNode,
+    StoreUnavailableError,
+)
 
 
 def test_nodes_versions_and_numbers_survive_a_restart(tmp_path: Path) -> None:
@@ -100,6 +107,25 @@ def test_write_that_fails_on_disk_is_taken_back_and_later_ones_go_on(
 
 def _full_disk(*_: object) -> None:
     raise StoreUnavailableError("metadata-1.journal cannot be written: the disk is full")
+
+
+def test_no_write_is_rejected_because_of_another_one_that_the_disk_did_not_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        store = await EmbeddedStore.open(Environment.of_system(), tmp_path)
+        with monkeypatch.context() as patch:
+            patch.setattr(store._tree._disk[0], "commit", _full_disk)
+            outcomes = await asyncio.gather(
+                store.create("/a"), store.create("/a"), store.set("/b", b""), return_exceptions=True
+            )
+        assert [type(each) for each in outcomes] == [StoreUnavailableError] * 3
+        await store.create("/a")
+        with pytest.raises(NodeExistsError):
+            await store.create("/a")
+        await store.close()
+
+    asyncio.run(scenario())
 
 
 def test_writes_at_once_share_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
