@@ -137,6 +137,15 @@ def test_damaged_frames_harm_no_one_else(broker, connect, caplog, topic_id, seed
     assert [record.message for record in caplog.records] == []
 
 
+def test_requests_before_a_frame_of_an_impossible_size_are_answered(broker, connect):
+    wire = connect(broker)
+    header = RequestHeader(MetadataRequest.api_key, 9, 7, "hostile")
+    frames = [b"".join(encode_request(header, MetadataRequest(topics=[]))), struct.pack(">i", -1)]
+    wire.socket.sendall(b"".join(frames))
+    assert wire.receive(header).brokers
+    assert wire.is_closed()
+
+
 def test_frames_of_impossible_sizes_close_the_connection(broker, connect):
     for size in (-1, -(2**31), 2**31 - 1, 104_857_601):
         wire = connect(broker)

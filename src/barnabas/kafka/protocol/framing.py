@@ -60,8 +60,12 @@ class FrameDecoder:
     def feed(self, data: bytes) -> list[Readable]:
         """Return the frames that `data` completes, without their sizes.
 
-        Raises ProtocolError if a size is negative or above `max_size`. The rest of the stream is then
-        unreadable.
+        If a size is negative or above `max_size`, the rest of the stream is unreadable. If `data` completes
+        frames before this size, return them and an empty frame, which no request has. So the caller can
+        serve them before it closes the connection.
+
+        Raises:
+            ProtocolError: `data` completes no frame before an unreadable size, or is fed after one.
         """
         start, end = 0, len(data)
         frames: list[Readable] = []
@@ -74,46 +78,52 @@ class FrameDecoder:
                     break
                 frames.append(data[start + 4 : stop])
                 start = stop
-        while start < end:
-            if self.large is not None:
-                taken = data[start : start + self.large.missing]
-                start += len(taken)
-                whole = self.large.append(taken)
-                if whole is not None:
-                    self.large = None
-                    frames.append(whole)
-            elif self._missing:
-                taken = data[start : start + self._missing]
-                self._partial += taken
-                self._missing -= len(taken)
-                start += len(taken)
-                if not self._missing:
-                    frames.append(self._partial)
-                    self._partial = bytearray()
-            elif not self._partial and end - start >= 4:
-                size = self._size(data, start)
-                start += 4
-                if end - start >= size:
-                    frames.append(data[start : start + size])
-                    start += size
-                elif size - (end - start) > LARGE:
-                    self.large = LargeFrame(size, memoryview(data)[start:])
-                    start = end
-                else:
-                    self._missing = size
-            else:
-                taken = data[start : start + 4 - len(self._partial)]
-                self._partial += taken
-                start += len(taken)
-                if len(self._partial) == 4:
-                    size = self._size(self._partial, 0)
-                    self._partial = bytearray()
-                    if size > LARGE:
-                        self.large = LargeFrame(size, b"")
-                    elif size:
-                        self._missing = size
+        try:
+            while start < end:
+                if self.large is not None:
+                    taken = data[start : start + self.large.missing]
+                    start += len(taken)
+                    whole = self.large.append(taken)
+                    if whole is not None:
+                        self.large = None
+                        frames.append(whole)
+                elif self._missing:
+                    taken = data[start : start + self._missing]
+                    self._partial += taken
+                    self._missing -= len(taken)
+                    start += len(taken)
+                    if not self._missing:
+                        frames.append(self._partial)
+                        self._partial = bytearray()
+                elif not self._partial and end - start >= 4:
+                    size = self._size(data, start)
+                    start += 4
+                    if end - start >= size:
+                        frames.append(data[start : start + size])
+                        start += size
+                    elif size - (end - start) > LARGE:
+                        self.large = LargeFrame(size, memoryview(data)[start:])
+                        start = end
                     else:
-                        frames.append(b"")
+                        self._missing = size
+                else:
+                    taken = data[start : start + 4 - len(self._partial)]
+                    self._partial += taken
+                    start += len(taken)
+                    if len(self._partial) == 4:
+                        size = self._size(self._partial, 0)
+                        self._partial = bytearray()
+                        if size > LARGE:
+                            self.large = LargeFrame(size, b"")
+                        elif size:
+                            self._missing = size
+                        else:
+                            frames.append(b"")
+        except ProtocolError:
+            if not frames:
+                raise
+            self._partial = self._partial or bytearray(data[start : start + 4])
+            frames.append(b"")
         return frames
 
     @property

@@ -78,6 +78,13 @@ def test_a_frame_of_negative_or_excessive_size_is_refused(size: int, step: int) 
     with pytest.raises(ProtocolError, match=f"a frame of {size} bytes; 0 to 100 are allowed"):
         for i in range(0, len(stream), step):
             decoder.feed(stream[i : i + step])
+        decoder.feed(b"the rest")
+
+
+@pytest.mark.parametrize("end", [(-1).to_bytes(4, signed=True), (101).to_bytes(4) + bytes(10)])
+def test_frames_before_one_that_is_refused_are_not_lost(end: bytes) -> None:
+    decoder = FrameDecoder(max_size=100)
+    assert decoder.feed(framed(b"one") + framed(b"two") + end) == [b"one", b"two", b""]
 
 
 def test_the_first_bytes_of_another_protocol_are_named() -> None:
