@@ -19,6 +19,7 @@ from tests.compat.walks.data import DataWalk
 from tests.compat.walks.groups import GroupWalk
 from tests.compat.walks.pair import Pair
 from tests.compat.walks.permissions import PermissionWalk
+from tests.compat.walks.recreated_shares import ShareRecreationWalk
 from tests.compat.walks.recreation import RecreationWalk
 from tests.compat.walks.security import SecurityWalk
 from tests.compat.walks.shares import ShareWalk
@@ -42,6 +43,7 @@ SEEDS = range(int(os.environ.get("BARNABAS_WALKS", "2")))
         DataWalk,
         GroupWalk,
         RecreationWalk,
+        ShareRecreationWalk,
         ShareWalk,
         TopicWalk,
         TransactionWalk,

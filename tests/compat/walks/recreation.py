@@ -78,6 +78,9 @@ REST_SECONDS = 0.1
 class RecreationWalk:
     """An administrator, three producers, two readers with sessions and two groups, over two topics."""
 
+    #: who produces; None has no producer id
+    senders: tuple[str | None, ...] = (*PRODUCERS, None)
+
     def __init__(self, pair: Pair) -> None:
         self.pair, self.random = pair, pair.random
         #: number of partitions, 0 without the topic
@@ -246,7 +249,7 @@ class RecreationWalk:
     def produce(self) -> None:
         rng, topic = self.random, self._topic()
         partition, life = self._partition(topic), self._life(topic)
-        name = rng.choice((*PRODUCERS, None))
+        name = rng.choice(self.senders)
         count = rng.choice((1, 1, 2, MAX_RECORDS))
         version = rng.choice((9, 11) if name == "x1" else (12, 13) if name == "x2" else (3, 8, 11, 12, 13))
         held = [(-1, -1)] * 2 if name is None else self.producers[name]
