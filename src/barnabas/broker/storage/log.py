@@ -589,6 +589,9 @@ class PartitionLog:
     def prepare_close(self) -> Flush | None:
         """Write a producer snapshot and the whole indexes, so that the next start need not read the batches.
 
+        First complete or cancel a swap of the cleaner that an error has interrupted. The next start expects
+        the segments to have their present sizes.
+
         Return the task that makes these files and the batches durable; None if everything is durable. If many
         sealed segments are not durable, this call makes the first ones durable itself.
 
@@ -596,6 +599,7 @@ class PartitionLog:
             KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline.
         """
         with self.guarded() as files:
+            files.cancel_swap()
             if self.log_end_offset > max(files.snapshots, default=0):
                 files.take_snapshot(self.log_end_offset, self.producers)
             files.seal_active()

@@ -279,6 +279,30 @@ def test_a_swap_that_an_error_interrupts_is_completed_or_undone(bench, failing):
     assert not on_loop, "folders are fsynced in threads"
 
 
+@pytest.mark.parametrize("failing", range(16))
+def test_a_log_whose_swap_an_error_interrupted_opens_after_a_stop(bench, failing):
+    log = bench.make("a", 9)
+    calls = []
+
+    def ask(operation, name):
+        if operation in ("rename", "sync_directory") and "a-0" in name:
+            calls.append(name)
+            if len(calls) - 1 == failing:
+                return OSError(errno.EMFILE, "too many open files")
+        return None
+
+    bench.disk.refuse = ask
+    bench.clean()
+    bench.disk.mend()
+    bench.directory.close()
+    assert bench.directory.closed_cleanly
+    again = Bench(bench.disk)
+    opened = again.directory.load(log.topic_partition, log.topic_id, CONFIG)
+    assert (opened.log_start_offset, opened.log_end_offset) == (0, 9)
+    assert opened.read(8, 1 << 20, 9).size
+    assert not [n for n in again.names(opened) if n.endswith((".cleaned", ".swap", ".deleted"))]
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_a_power_cut_does_not_lose_a_record_with_the_marker_of_the_transaction_that_replaced_it(bench, seed):
     log = bench.make("a", 1)
