@@ -280,6 +280,8 @@ def test_several_brokers_move_to_a_zookeeper(
     assert done.returncode == 0, done.stderr
     assert f"`barnabas {' '.join(in_cluster)} --zookeeper {address}`" in done.stdout
     assert "was moved to ZooKeeper: start its brokers with `barnabas cluster start" in refused(machine.folder)
+    done = subprocess.run([*BARNABAS, *words], capture_output=True, text=True, timeout=PATIENCE)
+    assert "before: start its brokers with `barnabas cluster start" in done.stderr
     cluster = subprocess.Popen(
         [*BARNABAS, *in_cluster, "--zookeeper", address], stdout=subprocess.PIPE, text=True
     )

@@ -11,6 +11,7 @@ import pytest
 from barnabas.base.errors import ConfigError
 from barnabas.cli.cluster import conversion, planning
 from barnabas.cli.cluster import folder as folder_module
+from barnabas.cli.cluster import run as run_module
 from barnabas.cli.cluster.control import Command
 from barnabas.cli.cluster.folder import ClusterFolder, ClusterFolderError, Layout
 from barnabas.cli.cluster.run import ClusterRunner, State
@@ -127,6 +128,22 @@ def test_a_broker_that_cannot_start_again_is_tried_later_and_the_others_serve(ru
     assert "it starts again in 0.5 s" in said
     assert member.retry_at is not None and member.state is State.ENDED
     assert "broker-2.toml cannot be written" in command.answers.get()["error"]
+
+
+def test_a_start_waits_for_brokers_that_recover_their_logs_for_long(runner_of, monkeypatch):
+    runner = runner_of(2)
+    monkeypatch.setattr(run_module, "_NOTICE_EVERY", 0)
+    said = []
+
+    def say(words):
+        said.append(words)
+        if len(said) == 3:
+            for member in runner._members.values():
+                runner._events.put(("ready", member, ("127.0.0.1:1", "127.0.0.1:1")))
+
+    monkeypatch.setattr(runner, "_say", say)
+    assert runner._await_all()
+    assert said == ["broker 1 is not ready yet, it may still recover its logs: its lines are above"] * 3
 
 
 def test_settings_that_contradict_secure_leave_no_file_that_forbids_a_start_without_it(folder, runner_of):

@@ -11,7 +11,13 @@ from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.batches import batches
 from barnabas.broker.metadata.copies import FILE_NAMES
 from barnabas.broker.metadata.embedded import EmbeddedStore
-from barnabas.broker.metadata.folders import IMPORTED, belong_to_cluster, embedded_files, have_been_in_cluster
+from barnabas.broker.metadata.folders import (
+    IMPORTED,
+    SHARED,
+    belong_to_cluster,
+    embedded_files,
+    have_been_in_cluster,
+)
 from barnabas.broker.metadata.store import Create, MetadataStore, Operation, Set, StoreUnavailableError
 from barnabas.broker.metadata.tree import ROOT
 
@@ -63,9 +69,12 @@ def check_embedded(fs: FileSystem, folders: Sequence[str]) -> None:
     if not embedded_files(fs, folders):
         for folder in folders:
             if exists(fs, f"{folder}/{FILE_NAMES[0]}{IMPORTED}"):
+                how = "its broker with zookeeper.connect set to where it is"
+                if exists(fs, f"{folder}/{SHARED}"):
+                    command = f"barnabas cluster start --data {folder} --zookeeper HOST:PORT/CHROOT"
+                    how = f"its brokers with `{command}`"
                 raise StoreUnavailableError(
-                    f"the metadata of {folder} was moved to ZooKeeper before: start its broker with "
-                    "zookeeper.connect set to where it is"
+                    f"the metadata of {folder} was moved to ZooKeeper before: start {how}"
                 )
         raise StoreUnavailableError(
             f"{', '.join(folders)} has no {FILE_NAMES[0]}: name the log.dirs of a broker without ZooKeeper"

@@ -25,8 +25,8 @@ from barnabas.cli.cluster.store import ClusterStore
 from barnabas.cli.secure import SecuredCluster
 from barnabas.cli.streams import report
 
-#: seconds until a broker says it is ready: it may have to recover its logs
-_START_PATIENCE = 120.0
+#: seconds between two lines about brokers that are not ready yet: they may have to recover their logs
+_NOTICE_EVERY = 120.0
 #: seconds until a broker has moved its leadership away and closed its logs
 _STOP_PATIENCE = 60.0
 #: seconds before a broker that has ended starts again: doubled each time, up to the second number
@@ -300,16 +300,22 @@ class ClusterRunner:
         self._events.put(("ended", member, code))
 
     def _await_all(self) -> bool:
-        """Wait until all brokers are ready. Return False if a signal arrives first."""
-        deadline = time.monotonic() + _START_PATIENCE
-        while any(member.state is not State.RUNNING for member in self._members.values()):
+        """Wait until all brokers are ready, however long that takes. Return False if a signal arrives first.
+
+        A start that gave up would begin the recovery of the logs again and again.
+
+        Raises:
+            ClusterStartError: a broker has ended.
+        """
+        while late := [member.id for member in self._members.values() if member.state is not State.RUNNING]:
             try:
-                event = self._events.get(timeout=max(0.0, deadline - time.monotonic()))
+                event = self._events.get(timeout=_NOTICE_EVERY)
             except queue.Empty:
-                late = next(m.id for m in self._members.values() if m.state is not State.RUNNING)
-                raise ClusterStartError(
-                    f"broker {late} was not ready within {_START_PATIENCE:g} s: {self._last_words_of(late)}"
-                ) from None
+                self._say(
+                    f"broker {late[0]} is not ready yet, it may still recover its logs: "
+                    f"{self._last_words_of(late[0])}"
+                )
+                continue
             if event is None:
                 return False
             kind, member, _ = event
