@@ -35,11 +35,11 @@ PATIENCE = 120
 class Machine:
     """A `barnabas start` with one or several brokers that has printed its ready line."""
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
+    def __init__(self, folder: Path, *arguments: str, data: bool = True) -> None:
         self.folder = folder
         self.process = subprocess.Popen(
             [
-                *(*BARNABAS, "start", "--data", str(folder), "--listen", "127.0.0.1:0"),
+                *(*BARNABAS, "start", *(["--data", str(folder)] if data else []), "--listen", "127.0.0.1:0"),
                 *("--set", "offsets.topic.num.partitions=4", *arguments),
             ],
             stdout=subprocess.PIPE,
@@ -472,3 +472,11 @@ def test_several_log_directories_and_an_advertised_address(tmp_path: Path) -> No
     finally:
         machine.terminate()
         machine.communicate(timeout=PATIENCE)
+    assert "has the data of 2 brokers: start them with `barnabas start --brokers 2` and" in refused(dirs[1])
+    assert not (dirs[1] / "meta.properties").exists()
+    reversed_dirs = ["--set", f"log.dirs={dirs[1]},{dirs[0]}"]
+    again = Machine(tmp_path / "a", *reversed_dirs, data=False)
+    try:
+        assert texts(again.servers, "orders", 12) == NUMBERS
+    finally:
+        again.end()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Sequence
 
 from barnabas.base.environment.filesystem import FileSystem, exists, read_file, replace_file
@@ -16,18 +17,26 @@ IMPORTED = ".imported"
 
 #: in the first log directory of several brokers that one command runs; see `barnabas.cli.cluster.folder`
 SHARED = "cluster.json"
+#: the log directory of one of these brokers; the folder of a partition can have the same name
+_MEMBER = re.compile(r"broker-\d+")
 
 
 def check_alone(fs: FileSystem, folders: Sequence[str]) -> None:
-    """Check that none of `folders` is the folder of a whole cluster.
+    """Check that none of `folders` has the log directories of several brokers.
 
-    Such a folder contains the log directories of several brokers, which one ``barnabas start`` command runs.
-    Call this before a broker with an embedded store starts.
+    One ``barnabas start`` command runs these brokers. Call this before a broker with an embedded store
+    starts.
 
     Raises:
-        StoreUnavailableError: one of `folders` is the folder of a cluster.
+        StoreUnavailableError: one of `folders` has such log directories.
     """
     for folder in folders:
+        members = _members(fs, folder)
+        if members and not _has(fs, folder, SHARED):  # not the first one of their log.dirs
+            raise StoreUnavailableError(
+                f"{folder} has the data of {members} brokers: start them with `barnabas start --brokers "
+                f"{members}` and every directory of their log.dirs, in the same order"
+            )
         if _has(fs, folder, SHARED):
             raise StoreUnavailableError(
                 f"{folder} has the data of several brokers: start them with `barnabas start --data "
@@ -88,6 +97,14 @@ def leave_cluster(fs: FileSystem, folders: Sequence[str]) -> None:
 
 def _is_marked(fs: FileSystem, folder: str) -> bool:
     return _properties(fs, folder).get(checkpoints.METADATA_STORE) == checkpoints.ZOOKEEPER
+
+
+def _members(fs: FileSystem, folder: str) -> int:
+    """Return the number of brokers with a log directory in `folder` (``broker-N``)."""
+    with contextlib.suppress(OSError):
+        names = (entry.name for entry in fs.entries(folder) if _MEMBER.fullmatch(entry.name))
+        return sum(exists(fs, f"{folder}/{name}/{checkpoints.META_PROPERTIES}") for name in names)
+    return 0
 
 
 def _properties(fs: FileSystem, folder: str) -> dict[str, str]:

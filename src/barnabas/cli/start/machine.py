@@ -51,8 +51,13 @@ class Services:
 
 
 def log_dirs_of(values: Mapping[str, str]) -> ClusterFolder:
-    """Return the cluster's folder, from ``log.dirs`` in `values`; ConfigError if a setting is wrong."""
-    return ClusterFolder(*map(Path, BrokerConfig.from_text(values).log_dirs))
+    """Return the cluster's folder, from ``log.dirs`` in `values`; ConfigError if a setting is wrong.
+
+    The folder of an existing cluster is the log directory with its layout. Otherwise it is the first one.
+    """
+    folders = [ClusterFolder(Path(each)) for each in BrokerConfig.from_text(values).log_dirs]
+    folders.sort(key=lambda folder: folder.layout() is None)
+    return ClusterFolder(*(folder.path for folder in folders))
 
 
 def brokers_of(folder: ClusterFolder) -> Layout | None:
