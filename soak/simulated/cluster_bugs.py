@@ -23,6 +23,7 @@ from barnabas.broker.replication.partition.leader import Leader
 from barnabas.broker.replication.partition.progress import FollowerProgress
 from barnabas.broker.server.fetching.fetch import Fetch
 from barnabas.broker.server.fetching.read_index import ReadIndex
+from barnabas.broker.server.isolation import IsolationWatch
 from barnabas.broker.server.leadership import Leadership
 from soak.simulated.bugs import Bugs, adding, replaced
 
@@ -269,4 +270,36 @@ def _controller_not_fenced() -> Iterator[None]:
         (ControllerWrites, "write", write),
         (ControllerWrites, "resign", lambda self: None),
     ):
+        yield
+
+
+# --- isolated brokers ---
+
+
+@_bug(
+    "overtaken-check-counts",
+    "a check of the other brokers also counts if there is another controller when it ends",
+)
+def _overtaken_check_counts() -> Iterator[None]:
+    async def look(self: IsolationWatch) -> None:
+        controller = self._view.image.controller_id
+        others = [broker.id for broker in self._others()]
+        wanted = others if self._is_controller else [broker for broker in others if broker == controller]
+        if not self._loader.is_certain or controller != self._controller:
+            self._failures, self._controller = 0, controller
+        if not wanted or not self._loader.is_certain:
+            return
+        if await self._reached(wanted):
+            self._failures = 0
+            self._set(isolated=False)
+            return
+        self._failures += 1
+        if self._failures == 1:
+            self._seen = dict(self._sessions_of_followers())
+        if self._is_controller:
+            self._judge_controller()
+        else:
+            self._judge(reaches_another=False)
+
+    with replaced((IsolationWatch, "look", look)):
         yield

@@ -20,6 +20,10 @@ from soak.simulated.stage import Stage, host_of
 from soak.simulated.unsettled import UnsettledProposals
 from soak.simulated.workers import Work
 
+#: the part of the seeds of clusters in which a broker is isolated
+_ISOLATING = 0.125
+#: seconds; a broker counts itself isolated after six or more of them
+_ISOLATION = (6.0, 10.0)
 #: in seconds, how long before the end of its session a leader's requests to other brokers are held
 _HELD = 0.5
 
@@ -63,6 +67,10 @@ class Nemesis:
             if any(slot.share_group for slot in self._cast.slots.values()):
                 kinds["stranded leader"] = (1.0, [partial(self._strand_leader, ensemble)])
                 kinds["dead letters"] = (2.0, [self._reset_at_letter])
+            if self._stage.random("isolation").random() < _ISOLATING:
+                # Most other faults would end the isolation, or make it look like another one.
+                kinds = {name: kinds[name] for name in ("network", "client")}
+                kinds["isolation"] = (1.0, [self._isolate])
         for name, (gap, of_kind) in kinds.items():
             self._tasks.append(
                 loop.create_task(self._bring(self._stage.random(f"faults {name}"), gap, of_kind))
@@ -143,6 +151,20 @@ class Nemesis:
         if random.random() < 0.5:
             pairs = [(other, one) for one, other in pairs]
         await self._cut_for_a_while(random, pairs, one_way=one_way)
+
+    async def _isolate(self, random: Random) -> None:
+        """Cut one broker off from the others, but not from the ensemble: usually the controller."""
+        active = [number for number, broker in self._cluster.running.items() if broker.controller.active]
+        chosen = active if active and random.random() < 0.8 else self._stage.broker_ids
+        apart = host_of(random.choice(chosen))
+        others = [host for host in self._hosts if host != apart]
+        for host in random.sample(others, len(others)):
+            self._stage.network.cut(apart, host)
+            # Else the checks of all brokers would stay in step, and end at the same time.
+            await asyncio.sleep(random.uniform(0.0, 1.0))
+        await asyncio.sleep(random.uniform(*_ISOLATION))
+        for host in others:
+            self._stage.network.heal(apart, host)
 
     async def _slow_brokers(self, random: Random) -> None:
         one, other = random.sample(self._hosts, 2)

@@ -24,6 +24,7 @@ from soak.simulated.cluster_bugs import CLUSTER_BUGS
 from soak.simulated.convergence import await_rest, await_whole
 from soak.simulated.faults import Nemesis
 from soak.simulated.invariants import Invariants
+from soak.simulated.isolating import Isolating
 from soak.simulated.joining import Joining
 from soak.simulated.plan import MOVER, PARTITIONS, TOPICS, Slot, slots
 from soak.simulated.replicas import Replicas
@@ -55,6 +56,7 @@ _STRUCTURAL = frozenset(
         "exception",
         "server-error",
         "move-refused",
+        "isolated-early",
         "simulation-failed",
     }
 )
@@ -163,7 +165,7 @@ async def _run(
     replicas = Replicas(stage, cluster)
     joining = Joining(stage, cluster)
     survey = Survey(stage, Task("survey", "survey", "simulated", "", "", seed, {}))
-    with replicas.observing(), joining.observing():
+    with replicas.observing(), joining.observing(), Isolating(stage).observing():
         if not await cluster.up():
             return stage, {}
         await _create_topics(survey)

@@ -36,6 +36,12 @@ def test_cluster_keeps_its_promises_to_all_clients(brokers, seed):
     )
 
 
+def test_check_that_began_with_another_controller_does_not_isolate_a_broker():
+    assert simulate(830066, brokers=3).findings == []
+    found = simulate(830066, brokers=3, bug=planted("overtaken-check-counts"))
+    assert found.kinds == ["isolated-early"]
+
+
 @pytest.mark.parametrize("brokers", [1, 3])
 def test_same_seed_is_the_same_run_whatever_the_hash_seed(brokers):
     def trace(hash_seed: str) -> str:
