@@ -16,6 +16,7 @@ from barnabas.broker.logs.manager import LogManager
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.server.broker import Broker
 from barnabas.broker.storage.log import PartitionLog
+from barnabas.broker.storage.log_files import LogFiles
 from barnabas.broker.storage.reading import read_batches
 from barnabas.kafka.records.batch import BatchHeader, batches
 from soak.simulated.bugs import replaced
@@ -88,6 +89,9 @@ class Replicas:
         self._oracles: dict[Key, _Oracle] = {}
         self._checked: dict[BrokerId, _Checked] = {}
         self._leaders: dict[tuple[Key, int], BrokerId] = {}
+        #: where the records on disk end, by the files whose recovery point is lower because of a truncation
+        #: that has not begun. A new leader can make the truncation unnecessary.
+        self._durable: dict[LogFiles, Offset] = {}
         #: complaints made, each once
         self._said: dict[object, None] = {}
         self._task: asyncio.Task[None] | None = None
@@ -107,6 +111,7 @@ class Replicas:
         """Observe each advance of a high watermark, and each truncation and deletion of a log."""
         note_truncation, delete = PartitionLog.note_truncation, LogManager.delete
         advance = PartitionLog.advance_high_watermark
+        lower = LogFiles.lower_recovery_point
 
         def advancing(log: PartitionLog, offset: Offset) -> bool:
             has_moved = advance(log, offset)
@@ -117,7 +122,14 @@ class Replicas:
 
         def ending(log: PartitionLog, end: Offset) -> None:
             note_truncation(log, end)
+            self._durable.pop(log.files, None)
             self._truncated(log, end)
+
+        def lowering(files: LogFiles, offset: Offset) -> bool:
+            before = files.recovery_point
+            if is_lower := lower(files, offset):
+                self._durable[files] = max(before, self._durable.get(files, 0))
+            return is_lower
 
         def deleting(logs: LogManager, name: TopicPartition) -> None:
             self._deleted(logs, name)
@@ -127,6 +139,7 @@ class Replicas:
             (PartitionLog, "note_truncation", ending),
             (PartitionLog, "advance_high_watermark", advancing),
             (LogManager, "delete", deleting),
+            (LogFiles, "lower_recovery_point", lowering),
         ):
             yield
 
@@ -213,7 +226,9 @@ class Replicas:
                 continue
             end = replica.log.log_end_offset
             if replica._flushes._every == 1 or log.config.flush_messages == 1:
-                end = min(end, replica._flushes.safe_end())  # else what becomes due had counted before
+                # else what becomes due had counted before
+                durable = self._durable.get(replica.log.files, 0)
+                end = min(end, max(replica._flushes.safe_end(), durable))
             if end < log.high_watermark and self._must_be_whole(
                 number, replica, is_registered=self._is_registered(number, broker)
             ):
