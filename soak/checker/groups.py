@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from soak.checker.findings import Finding
 from soak.checker.model import NEVER, READ_UNCOMMITTED, Commit, History, Outcome, Place, Session
-from soak.checker.writes import named
+from soak.checker.writes import must_be_received, named
 
 #: how long a producer must have lived in the calm for its idleness to count, in nanoseconds
 GRACE = 10_000_000_000
@@ -105,7 +105,7 @@ def _skipped(history: History, group: str, place: Place, committed: int) -> Iter
     log = history.log(place, isolation)
     if log is None:
         return
-    skipped = [offset for offset in log.between(0, committed) if offset not in read]
+    skipped = [offset for offset in must_be_received(history, place, log, 0, committed) if offset not in read]
     if skipped:
         yield Finding(
             "group-skip",

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from soak.checker.deliveries import ACCEPT, REJECT, DeadLetter, Delivery, ShareRecord
 from soak.checker.findings import Finding
 from soak.checker.model import History
-from soak.checker.writes import named
+from soak.checker.writes import must_be_received, named
 
 
 def check(history: History) -> Iterator[Finding]:
@@ -51,7 +51,7 @@ def _lost(history: History) -> Iterator[Finding]:
             log = history.log(place, settings.isolation)
             if log is None or place[0] in history.removals:
                 continue
-            for offset in log.between(0, start):
+            for offset in must_be_received(history, place, log, 0, start):
                 source = group, place, offset
                 deliveries = history.shares.deliveries.get(source, ())
                 if source not in history.shares.letters and not any(map(_may_be_accepted, deliveries)):

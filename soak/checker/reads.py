@@ -13,7 +13,6 @@ from soak.checker.model import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
     History,
-    Log,
     Outcome,
     Place,
     Read,
@@ -22,7 +21,7 @@ from soak.checker.model import (
     Transaction,
 )
 from soak.checker.shares import sessions as share_sessions
-from soak.checker.writes import may_be_gone, may_be_replaced, named
+from soak.checker.writes import may_be_gone, may_be_replaced, must_be_received, named
 
 
 def check(history: History) -> Iterator[Finding]:
@@ -110,7 +109,9 @@ def _order(history: History, session: Session) -> Iterator[Finding]:
                     {"at": read.at},
                     session.process.client,
                 )
-            elif log is not None and (skipped := _skipped(history, log, previous + 1, read.offset)):
+            elif log is not None and (
+                skipped := must_be_received(history, place, log, previous + 1, read.offset)
+            ):
                 yield Finding(
                     "poll-skip",
                     f"{session.process.name} was given {named(place)} {read.offset} after {previous}",
@@ -118,16 +119,6 @@ def _order(history: History, session: Session) -> Iterator[Finding]:
                     session.process.client,
                 )
         previous = read.offset
-
-
-def _skipped(history: History, log: Log, low: int, high: int) -> list[int]:
-    """Return the offsets of the records that a reader must receive between two offsets."""
-    missing = log.between(low, high)
-    if log.is_compacted_apart:
-        missing = [
-            at for at in missing if not (send := history.sends.get(log.records[at])) or not send.tombstone
-        ]
-    return missing
 
 
 def _past_stable(history: History) -> Iterator[Finding]:

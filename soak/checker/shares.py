@@ -19,7 +19,7 @@ from soak.checker.deliveries import (
 )
 from soak.checker.findings import Finding
 from soak.checker.model import History, Place, Read, Session
-from soak.checker.writes import named
+from soak.checker.writes import must_be_received, named
 
 
 def check(history: History) -> Iterator[Finding]:
@@ -158,7 +158,7 @@ def _unfinished(history: History, group: str, place: Place, start: int) -> Itera
                 "delivered": [(group, place, offset) in history.shares.deliveries for offset in left[:5]],
             },
         )
-    for offset in log.between(0, start):
+    for offset in must_be_received(history, place, log, 0, start):
         deliveries = history.shares.deliveries.get((group, place, offset), [])
         if not _may_be_finished(history, group, deliveries, settings.limit):
             yield Finding(

@@ -89,6 +89,24 @@ def may_be_replaced(history: History, send: Send, offset: int) -> bool:
     )
 
 
+def must_be_received(history: History, place: Place, log: Log, low: int, high: int) -> list[int]:
+    """Return the offsets from `low` to `high` (exclusive) of the records that each reader must receive.
+
+    Where each replica compacts its log at a different time, a reader of another replica may miss tombstones,
+    and records that were not committed.
+    """
+    offsets = log.between(low, high)
+    committed = history.log(place, READ_COMMITTED)
+    if not log.is_compacted_apart or committed is None:
+        return offsets
+    return [
+        offset
+        for offset in offsets
+        if offset in committed.records
+        and not ((send := history.sends.get(log.records[offset])) and send.tombstone)
+    ]
+
+
 def may_have_deleted(tombstone: Send, offset: int) -> bool:
     """Return whether a tombstone can be after this offset in the log, for read_committed consumers."""
     aborted = tombstone.transaction is not None and tombstone.transaction.outcome is Outcome.FAILED

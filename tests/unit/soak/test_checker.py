@@ -866,3 +866,19 @@ def test_reader_of_a_replica_that_has_deleted_a_tombstone_is_not_given_it(replic
     world.survey()
     world.events("c", "poll")[1]["records"] = []
     assert found(world) == (["poll-skip"] if replicas == 1 else [])
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_reader_of_a_replica_that_has_deleted_an_aborted_record_is_not_given_it(replicas):
+    world = World(A, compacted=("a",))
+    world.retention["a"] = {"replicas": replicas}
+    writer, consumer = world.producer("t", transactional_id="t"), world.consumer(isolation="read_uncommitted")
+    consumer.assign(A)
+    for commit in (True, False, True):
+        writer.begin()
+        writer.send(A)
+        writer.end(commit=commit)
+        consumer.poll()
+    world.survey()
+    world.events("c", "poll")[1]["records"] = []
+    assert found(world) == (["poll-skip"] if replicas == 1 else [])
