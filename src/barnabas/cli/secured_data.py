@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 _FILES = ("server.properties", "admin.properties")
 
 
+def is_of_secured_data(folder: Path) -> bool:
+    """Whether `folder`, the folder ``secure`` of some data, was made by `--secure`."""
+    return any((folder / name).exists() for name in _FILES)
+
+
 def refuse_to_open(folders: Iterable[Path], config: BrokerConfig) -> None:
     """Reject data that `--secure` has protected, if `config` has no authorizer.
 
@@ -28,7 +33,7 @@ def refuse_to_open(folders: Iterable[Path], config: BrokerConfig) -> None:
         return
     for folder in folders:
         with suppress(OSError, ValueError):  # an impossible path: the broker reports it
-            if not any((folder / name).exists() for name in _FILES):
+            if not is_of_secured_data(folder):
                 continue
             raise ConfigError(
                 "this data was created with --secure, and without it every client could read and change the "

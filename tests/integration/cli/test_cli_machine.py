@@ -123,7 +123,7 @@ def serves_again(machine: Machine, broker: int, before: int) -> bool:
     return found["state"] == "running" and found["process"] != before
 
 
-def leaders(servers: str, topic: str) -> dict[int, int]:
+def leaders(servers: str, topic: str) -> dict[int, int | None]:
     (described,) = Admin(servers).describe_topics([topic])
     return {partition.partition: partition.leader for partition in described.partitions}
 
@@ -213,6 +213,7 @@ def test_lone_broker_grows_and_goes_back_with_its_records_groups_and_topics(
         assert len(list(consumer.take(12, PATIENCE))) == 12
         consumer.commit()
     topic_id = admin.describe_topics(["broker"])[0].topic_id
+    admin.alter_configs("topic", "broker", set={"retention.ms": "86400000"})
     code, err = alone.end()
     assert code == 0, err
 
@@ -248,6 +249,8 @@ def test_lone_broker_grows_and_goes_back_with_its_records_groups_and_topics(
     last = start("--brokers", "1")
     assert texts(last.servers, "new", 12) == texts(last.servers, "broker", 12) == NUMBERS
     assert {node.id for node in Admin(last.servers).cluster().nodes} == {1}
+    settings = {each.name: each.value for each in Admin(last.servers).configs("topic", "broker")}
+    assert settings["retention.ms"] == "86400000"
     assert last.end()[0] == 0
     plain = start()
     assert texts(plain.servers, "new", 12) == NUMBERS
@@ -347,6 +350,32 @@ def test_metadata_that_is_lost_is_refused_and_restored_from_the_brokers(
     assert done.returncode == 0, done.stderr
     again = start()
     assert texts(again.servers, "orders", 12) == NUMBERS
+
+
+def test_only_replica_that_is_damaged_is_repaired_by_the_book(start: Callable[..., Machine]) -> None:
+    machine = start("--brokers", "2")
+    Admin(machine.servers).create_topic("orders", partitions=3)
+    for values in (NUMBERS, [f"later {number}" for number in NUMBERS]):
+        send(machine.servers, "orders", values)
+    leader = leaders(machine.servers, "orders")[0]
+    assert machine.end()[0] == 0
+    (log,) = (machine.folder / f"broker-{leader}" / "orders-0").glob("*.log")
+    data = bytearray(log.read_bytes())
+    data[-1] ^= 1
+    log.write_bytes(data)
+
+    def run(*words: str) -> str:
+        done = subprocess.run([*BARNABAS, *words], capture_output=True, text=True, timeout=PATIENCE)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert "are lost" in run("log", "repair", f"{machine.folder}/broker-{leader}")
+    again = start()
+    wait_for(lambda: leaders(again.servers, "orders")[0] is None)
+    run("topics", "elect", "orders:0", "--unclean", "-b", again.servers)
+    wait_for(lambda: leaders(again.servers, "orders")[0] == leader)
+    kept = run("consume", "orders", "--until-end", "-b", again.servers).split("\n")
+    assert set(NUMBERS) <= set(kept) and len(kept) < 25
 
 
 def test_secured_brokers_log_in_to_each_other_and_serve_their_admin(start: Callable[..., Machine]) -> None:

@@ -17,7 +17,7 @@ from barnabas.broker.metadata.opening import prepare
 from barnabas.broker.metadata.store import Create, NoNodeError, Set, StoreUnavailableError
 from barnabas.broker.storage.checkpoints import decode_properties
 from barnabas.cli.app import app
-from barnabas.cli.cluster import conversion
+from barnabas.cli.cluster import commands, conversion
 from barnabas.cli.cluster.folder import ClusterFolder, ClusterFolderError, Layout
 
 SYSTEM = Environment.of_system()
@@ -230,3 +230,22 @@ def test_an_import_says_at_once_that_no_zookeeper_answers(tmp_path):
         called = CliRunner().invoke(app, ["cluster", "import", str(tmp_path), "--zookeeper", address])
     assert called.exit_code == 1
     assert "no ZooKeeper answers: 127.0.0.1:" in called.output
+
+
+@pytest.mark.parametrize("is_shared", [False, True], ids=["lone", "several"])
+def test_an_import_of_secured_data_says_what_its_start_needs(tmp_path, monkeypatch, is_shared):
+    async def imported(folders, address):
+        return "cluster-id"
+
+    monkeypatch.setattr(commands, "_import", imported)
+    folder = ClusterFolder(tmp_path)
+    folder.secure.mkdir()
+    (folder.secure / "admin.properties").touch()
+    if is_shared:
+        folder.store_layout(Layout({1: "127.0.0.1:9092"}, is_own_zookeeper=False, is_embedded=True))
+    said = CliRunner().invoke(app, ["cluster", "import", str(tmp_path), "--zookeeper", "zk:2181/c"]).output
+    if is_shared:
+        assert f"`barnabas cluster start --data {tmp_path} --zookeeper zk:2181/c --secure`" in said
+    else:
+        assert "Start the broker with --secure --set zookeeper.connect=zk:2181/c\n" in said
+        assert f"ssl.truststore.location={folder.secure}/ca.pem" in said

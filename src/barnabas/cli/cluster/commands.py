@@ -30,7 +30,7 @@ from barnabas.cli.options import (
     parse_assignments,
 )
 from barnabas.cli.output import Columns, print_json, print_rows
-from barnabas.cli.secured_data import refuse_to_open
+from barnabas.cli.secured_data import is_of_secured_data, refuse_to_open
 
 if TYPE_CHECKING:
     from barnabas.broker.metadata.store import MetadataStore
@@ -390,11 +390,19 @@ def import_(directories: tuple[Path, ...], address: str) -> None:
     """Move the metadata of a broker that runs alone to ZooKeeper."""
     cluster_id = asyncio.run(_import([str(directory) for directory in directories], address))
     click.echo(f"Imported the metadata of cluster {cluster_id} to {address}")
-    if ClusterFolder(directories[0]).layout() is None:
-        click.echo(f"Start the broker with --set zookeeper.connect={address}")
-    else:
-        start = f"barnabas cluster start --data {directories[0]} --zookeeper {address}"
+    folder = ClusterFolder(directories[0])
+    is_secured = is_of_secured_data(folder.secure)
+    secure = " --secure" if is_secured else ""
+    if folder.layout() is not None:
+        start = f"barnabas cluster start --data {folder.path} --zookeeper {address}{secure}"
         click.echo(f"Start the brokers with `{start}`")
+        return
+    click.echo(f"Start the broker with{secure} --set zookeeper.connect={address}")
+    if is_secured:
+        click.echo(
+            "In a cluster, brokers log in to each other: also set sasl.jaas.config, this user in "
+            f"super.users, and ssl.truststore.location={folder.secure / 'ca.pem'}"
+        )
 
 
 @cluster.command(
