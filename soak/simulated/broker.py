@@ -263,6 +263,17 @@ class SimulatedBroker:
                 self.disk.sync_directory(folder)
         return True
 
+    def lose_disk(self) -> bool:
+        """Replace the disk by an empty one while no process runs. Return False if that is not possible."""
+        if self._process is not None or self.has_disk_fault:
+            return False
+        self._stage.trace.note(f"{self.name} loses its disk")
+        for folder in FOLDERS:
+            self.disk.remove_tree(folder)
+            self.disk.make_directory(folder)
+            self.disk.sync_directory(folder)
+        return True
+
     async def elect_uncleanly(self, names: Collection[TopicPartition]) -> None:
         """Elect leaders uncleanly, as an operator does who knows that no record is lost. This broker is the
         controller.

@@ -15,6 +15,9 @@ from soak.simulated.stage import FOLDERS, Stage
 #: in seconds, how long a fault waits for a dead letter, and how often it looks
 _LETTER_PATIENCE, _LETTER_PAUSE = 3.0, 0.002
 
+#: how often a broker that loses a replica loses all of them, if it may
+_WHOLE_DISK = 0.5
+
 Fault: TypeAlias = Callable[[Random], Coroutine[Any, Any, None]]
 
 
@@ -31,6 +34,8 @@ class BrokerFaults:
         self._stage = stage
         self._cluster = cluster
         self._in_trouble: dict[int, None] = {}
+        #: decides whether a broker loses its whole disk; a source of its own, so that other choices stay
+        self._whole_disks = stage.random("whole disks")
 
     @property
     def kinds(self) -> list[Fault]:
@@ -184,21 +189,29 @@ class BrokerFaults:
         await self._come_back(broker, random)
 
     async def _lose_replica_of_one(self, broker: SimulatedBroker, random: Random) -> None:
-        """Remove a replica while its broker does not run. Sometimes kill the broker again while it copies the
-        replica.
+        """Remove a replica, or all of them, while the broker does not run. Sometimes kill the broker again
+        while it copies what it has lost.
         """
         if random.random() < 0.5:
             await broker.stop()
         else:
             broker.kill(power=False)
-        names = self._cluster.replicas_to_lose(broker)
-        if names and broker.lose_replica(random.choice(names), is_discarded=random.random() < 0.5):
+        if self._lose_data(broker, random):
             self._cluster.lost(broker)
         await self._come_back(broker, random)
         if random.random() < 0.3:
             await asyncio.sleep(random.uniform(0.0, 1.0))
             broker.kill(power=False)
             await self._come_back(broker, random)
+
+    def _lose_data(self, broker: SimulatedBroker, random: Random) -> bool:
+        """Remove one replica of a stopped broker, or replace its disk by an empty one. Return whether it was
+        possible.
+        """
+        if self._whole_disks.random() < _WHOLE_DISK and self._cluster.may_lose_disk(broker):
+            return broker.lose_disk()
+        names = self._cluster.replicas_to_lose(broker)
+        return bool(names) and broker.lose_replica(random.choice(names), is_discarded=random.random() < 0.5)
 
     async def _break_folder_of_one(self, broker: SimulatedBroker, random: Random) -> None:
         broker.bad_folder = random.choice(FOLDERS)

@@ -115,6 +115,11 @@ class SimulatedCluster:
             )
         ]
 
+    def may_lose_disk(self, broker: SimulatedBroker) -> bool:
+        """Return whether a broker may lose all of its replicas, because others have all committed records."""
+        held = [name for name, state in self.decisions.states.items() if broker.id in state.replicas]
+        return bool(held) and len(self.replicas_to_lose(broker)) == len(held)
+
     def lost(self, broker: SimulatedBroker) -> None:
         """Note that a broker has lost a replica."""
         self._damaged[broker.id] = None

@@ -42,6 +42,12 @@ def test_check_that_began_with_another_controller_does_not_isolate_a_broker():
     assert found.kinds == ["isolated-early"]
 
 
+def test_broker_that_starts_with_an_empty_disk_is_not_counted_on():
+    assert simulate(840006, brokers=3).findings == []
+    found = simulate(840006, brokers=3, bug=planted("unclean-restart-stays"))
+    assert found.kinds == ["incomplete-replica"]
+
+
 @pytest.mark.parametrize("brokers", [1, 3])
 def test_same_seed_is_the_same_run_whatever_the_hash_seed(brokers):
     def trace(hash_seed: str) -> str:
