@@ -271,7 +271,7 @@ class SimulatedBroker:
         for folder in FOLDERS:
             self.disk.remove_tree(folder)
             self.disk.make_directory(folder)
-            self.disk.sync_directory(folder)
+        self.disk.sync_directory("/")  # else a power cut can bring the lost disk back
         return True
 
     async def elect_uncleanly(self, names: Collection[TopicPartition]) -> None:
