@@ -8,9 +8,9 @@ Three rules make it safe:
 
 - The switch is one step of the event loop, so that no append is in only one of the two logs.
 - From the preparation of the switch to its end, the broker does not fsync the log (`is_held`). So no record
-  counts as durable that is not durable in the copy. The old files are removed when the new folder's name
-  is durable. Producers without records and the leader epochs must be durable, too. A crash before that leaves
-  two folders. The broker's next start keeps the complete one (`LogManager.load`).
+  counts as durable that is not durable in the copy. Producers without records are durable in the copy before
+  the switch. The old files are removed when the new folder's name and the leader epochs are durable. A crash
+  before that leaves two folders. The broker's next start keeps the complete one (`LogManager.load`).
 - Before the switch, the log's start offset is in the checkpoint of the other directory. So records that
   DeleteRecords has deleted do not come back.
 """
@@ -255,6 +255,10 @@ class LogMoves:
             while await self._copy_some(current, future, _CHUNK):
                 if current.log_end_offset - future.log_end_offset > _CHUNK:
                     return False  # much was cut off, or much has come
+            if future.log_end_offset != current.log_end_offset:
+                return False
+            # No record tells of some producers: a crash after the switch must not lose them.
+            future.files.write_snapshot(future.log_end_offset, current.producers)
             await self._fsync(future)
             cleaned_to = source.cleaned_to.get(topic_partition)
             if cleaned_to is not None:

@@ -626,15 +626,16 @@ class PartitionLog:
     def switch_files(self, copy: PartitionLog) -> LogFiles:
         """Switch to the files of `copy`, a copy of this log in another log directory. Return the old files.
 
-        The copy must have all batches of this log. Some state is not in the batches: producers without
-        batches, and leader epochs without records. This call writes a producer snapshot beside the new files,
-        also if the copy has one.
-        The next flush writes the leader epochs.
+        The copy must have all batches of this log. It must also have a durable snapshot of this log's
+        producers, because some producers have no batches. If batches were added after this snapshot, this
+        call writes another one at the log's end. A crash can tear the other one.
+
+        The next flush writes the leader epochs, because some epochs have no records.
 
         Raises:
             OSError: nothing has changed.
         """
-        copy.files.write_snapshot(self.log_end_offset, self.producers)
+        copy.files.take_snapshot(self.log_end_offset, self.producers)
         before, self.files = self.files, copy.files
         self.files.supersede(before)
         self.env = self.files.env
