@@ -624,8 +624,9 @@ class SharePartition:
             self._checking = None
         if self._writing is not None or self._stored_start != before:
             return  # a write since the read finds out itself
-        known = self._state_epoch, self._stored_start, self._initialized_at
-        if (state.state_epoch, state.start_offset, state.initialized_at) != known:
+        known = self._state_epoch, self._stored_start
+        is_same = state.may_be_initialized_at(self._initialized_at)
+        if not is_same or (state.state_epoch, state.start_offset) != known:
             log.info("the state of %s was reset", self)
             self.end(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         self._confirmed = self._loop.time()

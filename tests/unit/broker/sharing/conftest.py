@@ -80,7 +80,7 @@ class Persister:
         await self.may_answer.wait()
         self._fail()
         state = self.states[key]
-        if initialized_at not in (-1, state.initialized_at):
+        if not state.may_be_initialized_at(initialized_at):
             raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
         offsets = {
             offset: batch

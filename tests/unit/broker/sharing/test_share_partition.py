@@ -687,6 +687,26 @@ async def test_a_state_that_nobody_has_reset_is_kept_and_read_once_for_many_new_
     await queue.acknowledge(2, 2, member="a")
 
 
+@pytest.mark.parametrize(("read", "now"), [(5, -1), (-1, 5)])
+def test_a_state_is_kept_while_a_share_coordinator_does_not_know_where_it_was_initialized(read, now):
+    """In a rolling upgrade a broker of an older version coordinates for a while."""
+
+    @scenario
+    async def run():
+        queue = Queue()
+        queue.append(3)
+        queue.persister.states[KEY] = ShareState(0, -1, 0, 0, (), initialized_at=read)
+        await queue.acquire("a")
+        await asyncio.sleep(10)
+        queue.persister.states[KEY] = ShareState(0, -1, 0, 0, (), initialized_at=now)
+        queue.partitions.check_states(GROUP)
+        await queue.settle()
+        assert queue.persister.reads == 2
+        await queue.acknowledge(0, 2, member="a")
+
+    run()
+
+
 @scenario
 async def test_a_write_that_begins_and_ends_during_the_check_of_the_state_does_not_end_the_share_partition():
     queue = Queue()

@@ -52,6 +52,14 @@ class ShareState(NamedTuple):
     #: differs for each initialization of a share partition, also after its group was created again
     initialized_at: Offset = -1
 
+    def may_be_initialized_at(self, offset: Offset) -> bool:
+        """Whether the state was initialized at `offset`, or one of the two offsets is unknown (-1).
+
+        A share coordinator of an older version of Barnabas does not send the offset, and drops it when it
+        writes a snapshot.
+        """
+        return -1 in (offset, self.initialized_at) or offset == self.initialized_at
+
 
 class SharePersister(Protocol):
     """Reads and writes the states of share partitions. The persister retries after retriable errors.
@@ -113,7 +121,7 @@ class SharePersister(Protocol):
 
         `delivery_complete_count` is the number of finished records from the start offset on; -1 for an
         unknown number (KIP-1226). It replaces the stored number. `initialized_at` is that of the state that
-        the caller has read; -1 is not checked.
+        the caller has read (`ShareState.may_be_initialized_at`).
 
         Raises:
             KafkaError: FENCED_STATE_EPOCH, the stored state epoch is higher, or the state was initialized

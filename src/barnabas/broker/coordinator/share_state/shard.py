@@ -193,8 +193,8 @@ class ShareShard:
     ) -> Result[None]:
         """Combine batches with the stored ones: see `SharePersister.write`.
 
-        Epochs of -1 are not checked, nor is an `initialized_at` of -1. `delivery_complete_count` is the
-        number of finished records from the start offset on; -1 for an unknown number.
+        Epochs of -1 are not checked. `delivery_complete_count` is the number of finished records from the
+        start offset on; -1 for an unknown number.
 
         Raises:
             KafkaError: INVALID_REQUEST, the state is not initialized, or the batches overlap, are not in the
@@ -207,7 +207,7 @@ class ShareShard:
         state = held.state
         _check_leader_epoch(state, leader_epoch)
         _check_state_epoch(state, state_epoch)
-        if initialized_at not in (_ANY, state.initialized_at):
+        if not state.may_be_initialized_at(initialized_at):
             raise KafkaError(ErrorCode.FENCED_STATE_EPOCH, "the state was initialized again")
         self._check_exists(key)
         if not is_ordered(batches):

@@ -10,6 +10,7 @@ import pytest
 
 from barnabas.base.errors import ErrorCode
 from barnabas.broker.coordinator import ShareState, StateBatch
+from barnabas.broker.coordinator.share_state.codec import Snapshot, SnapshotRecord
 
 INTERVAL_S = 300
 
@@ -217,6 +218,19 @@ def test_a_repeated_initialization_does_not_fence_the_leader_that_has_read_the_s
         await shares.initialize(1, 0, coordinator_epoch=5)
         await shares.coordinator.repeat_snapshots()
         assert await shares.write((0, 4, 2, 1), state_epoch=1, initialized_at=read) is None
+
+    share(scenario)
+
+
+def test_a_write_succeeds_after_a_snapshot_without_the_offset_of_the_initialization(share, key):
+    """In a rolling upgrade, an older version of the broker can write such a snapshot."""
+
+    async def scenario(shares):
+        await shares.initialize(1, 0)
+        read = await shares.read()
+        ((_, shard),) = shares.coordinator.active_shards()
+        shard.replay(SnapshotRecord(key, Snapshot(1, read._replace(initialized_at=-1), 0, 0)))
+        assert await shares.write((0, 4, 2, 1), state_epoch=1, initialized_at=read.initialized_at) is None
 
     share(scenario)
 
