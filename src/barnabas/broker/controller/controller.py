@@ -103,7 +103,7 @@ class Controller:
         configs, clock = view.configs, view.clock
         self._writes = ControllerWrites(store, loader, self._begin_join)
         self._election = ControllerElection(store, broker.id, clock, self._writes, loader)
-        self._unclean = UncleanElections(self._writes, loader, configs, ask)
+        self._unclean = UncleanElections(self._writes, loader, configs, ask, lambda: store.session_timeout)
         #: leaders and ISRs of partitions
         self.partitions = PartitionControl(
             self._writes, loader, configs, self._unclean, ask, self._begin_join

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from barnabas.base.errors import KafkaError
 from barnabas.base.tasks import start_task, stop_tasks
 from barnabas.base.text import logger_of
 from barnabas.base.types import NO_BROKER, BrokerId, TopicPartition
+from barnabas.broker.controller.awaited_brokers import AwaitedBrokers
 from barnabas.broker.controller.eligibility import eligibility_of, incomplete_replicas
 from barnabas.broker.controller.partition_changes import (
     awaited_replicas,
@@ -24,7 +25,7 @@ from barnabas.broker.controller.partition_changes import (
 from barnabas.broker.controller.replica_logs import Ask, choose_leader, replica_logs
 from barnabas.broker.controller.writes import ControllerWrites
 from barnabas.broker.metadata.configs import ConfigResolver
-from barnabas.broker.metadata.image import ClusterImage, PartitionState, TopicImage
+from barnabas.broker.metadata.image import BrokerState, ClusterImage, PartitionState, TopicImage
 from barnabas.broker.metadata.loader import MetadataLoader
 from barnabas.broker.metadata.store import StoreError
 from barnabas.broker.storage.log_end import LogEnd
@@ -33,6 +34,9 @@ log = logger_of(__name__)
 
 #: between two attempts, doubled after each; in seconds
 _FIRST_RETRY, _LAST_RETRY = 0.2, 5.0
+#: how long a partition without a leader waits until the log names the awaited brokers: at least so many
+#: seconds, and so many session timeouts. A killed broker can register when its last session has ended
+_MIN_PATIENCE, _SESSIONS = 10.0, 2.0
 #: how many partitions a log line names
 _NAMED = 20
 
@@ -41,7 +45,7 @@ class UncleanElections:
     """Asks candidates for the ends of their logs, and elects the longest one (`choose_leader`).
 
     - Without ``unclean.leader.election.enable``, an election waits until all members of the partition's last
-      known ELR run and have answered. Log lines name the awaited brokers.
+      known ELR run and have answered. Log lines name the brokers that do not come back in time.
     - With this setting, an election takes place at once, among the live replicas. Log lines name the
       partitions that may lose records.
 
@@ -55,10 +59,16 @@ class UncleanElections:
         configs: resolves the effective settings of topics.
         ask: sends a request to a broker. Called with the broker's id, which can be this broker's, and the
             request; returns the response, or raises BarnabasError.
+        session_timeout: returns the timeout of a broker's session with the metadata store, in seconds.
     """
 
     def __init__(
-        self, writes: ControllerWrites, loader: MetadataLoader, configs: ConfigResolver, ask: Ask
+        self,
+        writes: ControllerWrites,
+        loader: MetadataLoader,
+        configs: ConfigResolver,
+        ask: Ask,
+        session_timeout: Callable[[], float],
     ) -> None:
         self._writes = writes
         self._loader = loader
@@ -70,8 +80,9 @@ class UncleanElections:
         #: set when something has changed: a pause ends
         self._news = asyncio.Event()
         self._electing: asyncio.Task[None] | None = None
-        #: awaited brokers and their numbers of partitions, as logged last
-        self._reported: dict[tuple[BrokerId, ...], int] = {}
+        self._awaited = AwaitedBrokers(
+            self._waiting, lambda: max(_MIN_PATIENCE, _SESSIONS * session_timeout())
+        )
         #: topics of an image, and their partitions without a leader
         self._found_leaderless: tuple[Mapping[str, TopicImage], list[tuple[TopicPartition, PartitionState]]]
         self._found_leaderless = {}, []
@@ -90,10 +101,11 @@ class UncleanElections:
 
     async def stop(self) -> None:
         await stop_tasks(self._electing)
+        self._awaited.stop()
 
     async def _elect(self) -> None:
         image = await self._loader.settled()
-        self._report_awaited(image)
+        self._awaited.update()
         wanted = self._wanted(image)
         if not wanted:
             return
@@ -167,31 +179,25 @@ class UncleanElections:
                 wanted[partition] = brokers
         return wanted
 
-    def _report_awaited(self, image: ClusterImage) -> None:
-        """Log the brokers for which partitions without a leader wait.
+    def _waiting(self) -> dict[TopicPartition, tuple[BrokerId, ...]]:
+        """Return the partitions without a leader, each with the brokers for which it waits.
 
-        The broker logs this again only when these brokers or the number of their partitions have changed.
+        Leave out a partition while one of these brokers is starting. Return nothing if this broker is not the
+        controller.
         """
+        waiting: dict[TopicPartition, tuple[BrokerId, ...]] = {}
+        if not self._writes.is_controller:
+            return waiting
+        image = self._loader.image
         electable = eligibility_of(image).in_sync
         incomplete = incomplete_replicas(image)
-        waiting: dict[tuple[BrokerId, ...], list[TopicPartition]] = {}
+        starting = {each.id for each in image.brokers.values() if each.state is BrokerState.STARTING}
         for partition, state in self._leaderless(image):
             if not self._is_unclean(image, partition):
-                complete = electable - incomplete.get(partition, frozenset())
-                waiting.setdefault(awaited_replicas(state, complete), []).append(partition)
-        waiting.pop((), None)
-        before, self._reported = self._reported, {brokers: len(each) for brokers, each in waiting.items()}
-        for brokers, partitions in waiting.items():
-            if before.get(brokers) != len(partitions):
-                log.warning(
-                    "%d partitions have no leader and wait for %s, which may have committed records that "
-                    "no other replica has: %s%s. If the missing replicas are lost permanently, `barnabas "
-                    "topics elect --unclean --all` elects other leaders, without these records",
-                    len(partitions),
-                    f"{'broker' if len(brokers) == 1 else 'brokers'} {', '.join(map(str, brokers))}",
-                    ", ".join(map(str, partitions[:_NAMED])),
-                    ", ..." if len(partitions) > _NAMED else "",
-                )
+                brokers = awaited_replicas(state, electable - incomplete.get(partition, frozenset()))
+                if brokers and starting.isdisjoint(brokers):
+                    waiting[partition] = brokers
+        return waiting
 
     def _leaderless(self, image: ClusterImage) -> list[tuple[TopicPartition, PartitionState]]:
         """Return the partitions without a leader, sorted. Search only if a topic has changed."""

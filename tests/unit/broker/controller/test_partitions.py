@@ -158,14 +158,14 @@ class Cluster:
 Scenario = Callable[[Cluster], Awaitable[None]]
 
 
-def play(scenario: Scenario, brokers: int = 3) -> None:
+def play(scenario: Scenario, brokers: int = 3, *, in_virtual_time: bool = False) -> None:
     async def run() -> None:
         cluster = Cluster()
         for node in range(1, brokers + 1):
             await cluster.start(node)
         await scenario(cluster)
 
-    asyncio.run(run())
+    (run_virtual if in_virtual_time else asyncio.run)(run())
 
 
 def code(outcome: object) -> ErrorCode:
@@ -845,8 +845,6 @@ def test_replica_that_reaches_furthest_leads_when_all_of_the_last_known_are_back
         await cluster.start(4)
         await cluster.start(2)
         await cluster.has(leader=-1, elr=(3,), last_known_elr=(2,))
-        await until(lambda: "1 partitions have no leader and wait for broker 3," in caplog.text)
-        assert "`barnabas topics elect --unclean --all`" in caplog.text
         await cluster.start(3)
         state = await cluster.has(leader=3, isr=(3,), elr=(), last_known_elr=(2,))
         assert state.recovering
@@ -855,6 +853,56 @@ def test_replica_that_reaches_furthest_leads_when_all_of_the_last_known_are_back
 
     caplog.set_level("INFO", "barnabas.broker.controller")
     play(scenario, brokers=4)
+
+
+def test_brokers_that_do_not_come_back_in_time_are_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await power_cut(cluster)
+        cluster.reach = {2: (0, 17), 3: (1, 5), 4: (0, 99)}
+        await cluster.start(4)
+        await cluster.start(2)
+        await cluster.has(leader=-1, elr=(3,), last_known_elr=(2,))
+        await asyncio.sleep(9)
+        assert "--unclean" not in caplog.text
+        await asyncio.sleep(2)
+        assert "1 partitions have no leader and wait for broker 3," in caplog.text
+        await asyncio.sleep(600)
+        assert caplog.text.count("`barnabas topics elect --unclean --all`") == 1
+        await cluster.start(3)
+        await cluster.has(leader=3, isr=(3,))
+
+    play(scenario, brokers=4, in_virtual_time=True)
+
+
+def test_brokers_that_come_back_one_after_another_in_a_start_are_not_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await power_cut(cluster)
+        cluster.reach = {2: (0, 17), 3: (1, 5)}
+        for node in (2, 3):
+            await asyncio.sleep(9)
+            await cluster.start(node)
+        await cluster.has(leader=3, isr=(3,))
+        await asyncio.sleep(600)
+        assert "--unclean" not in caplog.text
+
+    play(scenario, brokers=4, in_virtual_time=True)
+
+
+def test_broker_that_recovers_its_logs_is_not_named(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await power_cut(cluster)
+        cluster.reach = {2: (0, 17), 3: (1, 5)}
+        await cluster.start(2)
+        starting = await cluster.start(3, state=BrokerState.STARTING)
+        await asyncio.sleep(600)
+        assert cluster.state().leader == -1
+        assert "--unclean" not in caplog.text
+        await starting.controller.enter()
+        await cluster.has(leader=3, isr=(3,))
+
+    play(scenario, brokers=4, in_virtual_time=True)
 
 
 def test_replica_that_was_out_of_sync_leads_if_it_reaches_furthest() -> None:
