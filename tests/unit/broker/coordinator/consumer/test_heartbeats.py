@@ -8,6 +8,7 @@ import pytest
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.coordinator import ConsumerGroupState
+from barnabas.broker.coordinator.groups.consumer import regex_subscriptions
 
 
 def test_member_alone_gets_everything_at_once(coordinate, told):
@@ -241,6 +242,32 @@ def test_new_topics_of_an_expression_that_could_not_be_stored_are_found_soon_aft
         await groups.beat("a", 2)
         await asyncio.sleep(1)
         assert told(await groups.beat("a", 2)) == {"log-a": [0], "log-b": [0]}
+
+    coordinate(scenario)
+
+
+def test_topics_found_for_a_deleted_group_are_not_those_of_the_new_group_of_its_name(
+    coordinate, told, monkeypatch
+):
+    """The search leaves out the topics that a former client may not see: here all."""
+
+    async def scenario(groups):
+        groups.topics(t=1)
+        ends = asyncio.Event()
+
+        async def find_nothing(search, regexes, names, may_see):
+            await ends.wait()
+            return dict.fromkeys(regexes, frozenset())
+
+        with monkeypatch.context() as patch:
+            patch.setattr(regex_subscriptions, "resolve", find_nothing)
+            await groups.enter("former", regex="t")
+            await groups.beat("former", -1)
+            assert await groups.delete() is ErrorCode.NONE
+        epoch = (await groups.enter("new", regex="t")).member_epoch
+        ends.set()
+        await asyncio.sleep(1)
+        assert told(await groups.beat("new", epoch)) == {"t": [0]}
 
     coordinate(scenario)
 

@@ -205,9 +205,15 @@ class RegexSubscriptions:
             task.cancel()
 
     def forget(self, group_id: str) -> None:
-        """Remove all state of a deleted group."""
+        """Remove all state of a deleted group, and cancel its search.
+
+        The result must not go to a new group of this name: it depends on the permissions of a former client.
+        """
         self._searched.pop(group_id, None)
         self._failed.pop(group_id, None)
+        task = self._under_way.pop(group_id, None)
+        if task is not None:
+            task.cancel()
 
     def _is_due(self, group: ConsumerGroup, wanted: Set[str]) -> bool:
         if self._view.clock.now_ms() < self._failed.get(group.group_id, (0, 0))[1]:
@@ -243,7 +249,8 @@ class RegexSubscriptions:
         self._resolved(group_id, found)
 
     def _done(self, group_id: str, task: asyncio.Task[None]) -> None:
-        self._under_way.pop(group_id, None)
+        if self._under_way.get(group_id) is task:  # else the group was deleted meanwhile
+            del self._under_way[group_id]
         if not task.cancelled() and (error := task.exception()) is not None:
             is_news = group_id not in self._failed
             self.failed(group_id)
