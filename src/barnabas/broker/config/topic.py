@@ -55,8 +55,8 @@ class TopicConfig(Settings, update=Update.CLUSTER_WIDE):
         minimum=1,
         maximum=17,
         synonyms=("compression.lz4.level",),
-        doc="The level of lz4 if the broker compresses a batch for compression.type. 9 stands for the fast "
-        "method, and all others for high compression.",
+        doc="The level of lz4 if the broker compresses a batch for compression.type. 1, 2 and 9 select the "
+        "fast method, 3 to 8 high compression, and 10 to 17 the highest compression.",
     )
     compression_zstd_level: int = integer(
         "compression.zstd.level",

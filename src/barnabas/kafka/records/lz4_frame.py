@@ -19,16 +19,22 @@ BLOCK_SIZE = 64 * 1024
 _HEADER = struct.pack("<I", 0x184D2204) + b"\x60\x40\x82"
 _STORED = 0x8000_0000
 _SIZE = struct.Struct("<I")
+#: highest level: a call of the library keeps the GIL, and with the levels above it takes up to 200 ms a block
+_MAX_LEVEL = 9
 
 
 def compress(data: bytes, level: int | None = None) -> bytes:
     """Return `data` compressed as one LZ4 frame.
 
-    With a `level` from 1 to 17, use the slow method of high compression, whose blocks have checksums.
+    Without a `level`, use the fast method. Levels from 3 to 9 are increasingly slow, and compress better.
+    Higher levels give the same result as 9. With a level, the blocks have checksums.
     """
     if level is not None:
-        compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
-        compressor.compress(data)
+        compressor = cramjam.lz4.Compressor(
+            level=min(level, _MAX_LEVEL), content_checksum=False, block_linked=False
+        )
+        for start in range(0, len(data), BLOCK_SIZE):  # other threads can run between the calls
+            compressor.compress(data[start : start + BLOCK_SIZE])
         return bytes(compressor.finish())
     parts = [_HEADER]
     for start in range(0, len(data), BLOCK_SIZE):

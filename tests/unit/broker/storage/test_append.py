@@ -9,6 +9,7 @@ import pytest
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.storage import InvalidRecords, LongValidation, Origin, validate_batch
 from barnabas.broker.storage.dirtiness import roll_overdue
+from barnabas.broker.storage.validation import AT_ONCE_BYTES
 from barnabas.kafka.records import (
     Compression,
     Record,
@@ -19,6 +20,7 @@ from barnabas.kafka.records import (
     parse_header,
 )
 from barnabas.kafka.records.builder import assemble_batch
+from barnabas.kafka.records.compression import compress
 
 NOW = 1_700_000_000_000
 RECORDS = [Record(b"k%d" % number, b"value", NOW + number) for number in range(3)]
@@ -207,10 +209,61 @@ def test_a_topic_chooses_the_level_of_its_compression(bench, codec, fast, best):
     for level in (fast, best):
         bench.configure(compression_type=codec, **{f"compression_{codec}_level": level})
         before = len(stored(bench))
-        bench.append(*records)
+        batch = encode_batch(records)
+        valid = validate_batch(batch, bench.log.config, Origin.CLIENT, NOW, at_once=False)
+        bench.log.append_as_leader(batch, 0, valid=valid)
+        bench.log.advance_high_watermark(bench.log.log_end_offset)
         sizes.append(len(stored(bench)) - before)
     assert sizes[1] < sizes[0]
     assert [record.value for record in all_records(stored(bench))] == [each.value for each in records] * 2
+
+
+@pytest.fixture
+def levels_used(monkeypatch):
+    """The levels with which batches are compressed."""
+    used = []
+
+    def recorded(codec: Compression, data: bytes, level: int | None = None) -> bytes:
+        used.append(level)
+        return compress(codec, data, level)
+
+    monkeypatch.setattr("barnabas.kafka.records.builder.compress", recorded)
+    return used
+
+
+LEVELS = {"gzip": [-1, *range(1, 10)], "lz4": [*range(1, 18)], "zstd": [-131_072, -5, 0, *range(1, 23)]}
+#: levels that take longer than the default of gzip, the slowest of the defaults
+SLOW_LEVELS = {"gzip": {7, 8, 9}, "lz4": {7, 8, *range(10, 18)}, "zstd": {*range(11, 23)}}
+
+
+@pytest.mark.parametrize("codec", LEVELS)
+def test_no_slow_level_compresses_on_the_event_loop(bench, levels_used, codec):
+    large = encode_batch([Record(b"k", bytes(AT_ONCE_BYTES), NOW)])
+    assert parse_header(large).size > AT_ONCE_BYTES
+    slow = set()
+    for level in LEVELS[codec]:
+        bench.configure(compression_type=codec, **{f"compression_{codec}_level": level})
+        with pytest.raises(LongValidation):
+            bench.log.append_as_leader(large, 0)
+        assert not levels_used
+        try:
+            bench.append(*RECORDS)
+        except LongValidation:
+            slow.add(level)
+            assert not levels_used
+            validate_batch(encode_batch(RECORDS), bench.log.config, Origin.CLIENT, NOW, at_once=False)
+        assert levels_used.pop() == level and not levels_used
+    assert slow == SLOW_LEVELS[codec]
+
+
+@pytest.mark.parametrize("codec", LEVELS)
+def test_a_coordinator_which_has_no_thread_does_not_compress_with_a_slow_level(bench, levels_used, codec):
+    batch = encode_batch(RECORDS)
+    for level in LEVELS[codec]:
+        bench.configure(compression_type=codec, **{f"compression_{codec}_level": level})
+        bench.log.append_as_leader(batch, 0, origin=Origin.COORDINATOR)
+        assert levels_used.pop() == (None if level in SLOW_LEVELS[codec] else level)
+    assert {header.compression for _, header in batches(stored(bench))} == {Compression.named(codec)}
 
 
 def test_a_damaged_payload_is_corrupt_when_it_must_be_decompressed(bench, refused):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import random
 import struct
+from types import SimpleNamespace
 
 import cramjam
 import pytest
@@ -82,6 +83,29 @@ def test_lz4_blocks_are_independent_as_the_java_client_demands():
     assert frame[:4] == b"\x04\x22\x4d\x18"
     version, independent = frame[4] >> 6, frame[4] & 0x20
     assert version == 1 and independent
+
+
+@pytest.mark.parametrize("level", range(1, 18))
+def test_lz4_of_any_level_is_compressed_in_short_calls_which_keep_the_gil(monkeypatch, level):
+    calls = []
+
+    class Watched:
+        def __init__(self, level, **options):
+            assert level <= 9  # the levels above take up to 200 ms a block
+            self._compressor = cramjam.lz4.Compressor(level=level, **options)
+            self.finish = self._compressor.finish
+
+        def compress(self, data):
+            calls.append(len(data))
+            self._compressor.compress(data)
+
+    library = SimpleNamespace(Compressor=Watched, compress_block=cramjam.lz4.compress_block)
+    monkeypatch.setattr("barnabas.kafka.records.lz4_frame.cramjam", SimpleNamespace(lz4=library))
+    data = random.Random(level).choices(b"ab", k=3 * BLOCK_SIZE + 100)
+    frame = compress(Compression.LZ4, bytes(data), level)
+    assert decompress(Compression.LZ4, frame) == bytes(data)
+    assert frame[4] >> 6 == 1 and frame[4] & 0x20  # independent blocks
+    assert calls == ([] if level == 9 else [BLOCK_SIZE] * 3 + [100])
 
 
 def test_snappy_is_framed_as_xerial_does_and_a_bare_block_is_read_too():
