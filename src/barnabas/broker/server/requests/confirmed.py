@@ -8,7 +8,7 @@ requests in their order. The response or error then waits for the proof by `Read
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol, TypeVar
 
 from barnabas.base.errors import ErrorCode, KafkaError
@@ -59,20 +59,21 @@ def confirmed(
         if loader.is_certain and not loader.has_damage:
             return handle(context, request)
         confirming = confirmation.confirm(loader.in_doubt(partitions_of(request)))
-        if confirming is None:
-            return handle(context, request)
         return held_back(confirming, lambda: handle(context, request), refusal)
 
     return confirm_and_handle
 
 
 def held_back(
-    confirming: asyncio.Future[bool], work: Callable[[], MaybeAwaitable[T]], refusal: ErrorCode
-) -> Awaitable[T]:
+    confirming: asyncio.Future[bool] | None, work: Callable[[], MaybeAwaitable[T]], refusal: ErrorCode
+) -> MaybeAwaitable[T]:
     """Call `work` at once. Return an awaitable of its result or error, which waits for `confirming`.
 
-    If `confirming` fails, the awaitable raises KafkaError `refusal`. A failure does not stop `work`.
+    If `confirming` fails, the awaitable raises KafkaError `refusal`. A failure does not stop `work`. If
+    `confirming` is None, no proof is necessary: return the result of `work` as it is.
     """
+    if confirming is None:
+        return work()
     answer: Any = None
     failure = None
     try:

@@ -289,8 +289,7 @@ class CoordinatorPersister:
         Without a proof, a former leader of the share partition could pass the check of its former coordinator
         on the same broker.
         """
-        confirming = self._confirm(self._partition(key))
-        return local() if confirming is None else held_back(confirming, local, ErrorCode.NOT_COORDINATOR)
+        return held_back(self._confirm(self._partition(key)), local, ErrorCode.NOT_COORDINATOR)
 
     def _may_succeed(self, error: KafkaError, key: SharePartitionKey) -> bool:
         """Whether an operation may succeed if it is retried.

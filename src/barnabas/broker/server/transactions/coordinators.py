@@ -84,8 +84,8 @@ class TransactionCoordinators:
     ) -> MaybeAwaitable[Verdicts]:
         """Return an error code for each partition: NONE if the partition is in the producer's transaction.
 
-        If the coordinator is on another broker, return an awaitable of the codes. If that broker does not
-        respond, each partition gets COORDINATOR_NOT_AVAILABLE.
+        If the coordinator is on another broker, or must prove that it is no former one, return an awaitable
+        of the codes. If another broker does not respond, each partition gets COORDINATOR_NOT_AVAILABLE.
 
         Raises:
             KafkaError: there is no coordinator, or the coordinator on this broker rejects the whole request.
@@ -106,8 +106,7 @@ class TransactionCoordinators:
         coordinator on the broker of a partition's leader could admit a write after the end of its
         transaction. It could also fence a producer that its successor knows.
         """
-        confirming = self._confirm(self._partition(transactional_id))
-        return local() if confirming is None else held_back(confirming, local, ErrorCode.NOT_COORDINATOR)
+        return held_back(self._confirm(self._partition(transactional_id)), local, ErrorCode.NOT_COORDINATOR)
 
     def _partition(self, transactional_id: str) -> TopicPartition:
         return TopicPartition(TRANSACTION_STATE_TOPIC, self._local.partition_for(transactional_id))
