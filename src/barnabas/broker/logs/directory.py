@@ -698,6 +698,7 @@ class LogDirectory:
             self.recovery_point_checkpoint().run()
             self.log_start_checkpoint().run()
             self.high_watermark_checkpoint().run()
+            self.cleaned_checkpoint().run()
             self._size_checkpoint().run()
             if unflushed:
                 names = ", ".join(map(str, unflushed[:10])) + (", ..." if len(unflushed) > 10 else "")
@@ -736,11 +737,14 @@ class LogDirectory:
         if path is None and topic_partition in self.unread:
             self._identify_late(topic_partition, topic_id, f"{env.path}/{topic_partition}")
         self._forget_other_topics(topic_partition, topic_id)
+        cleaned_to = self.cleaned_to.get(topic_partition)
         if path is None:
             path = f"{env.path}/{topic_partition}"
             found_id = self._found.get(topic_partition)
         else:  # a copy is taken for the one of the topic whose id it has
             found_id = topic_id
+            if cleaned_to is not None:
+                cleaned_to = 0  # it is of the copied log: what a crash took from the copy is no hole
         # The checkpoints and sizes are of what the replica was, not of what is left of it.
         is_known = not self._begins_anew(topic_partition)
         log = load_log(
@@ -757,7 +761,7 @@ class LogDirectory:
             else 0,
             log_start_offset=self._log_starts.offsets.get(topic_partition, 0),
             sizes=self._sizes.get(topic_partition) if self._sizes is not None and is_known else None,
-            cleaned_to=self.cleaned_to.get(topic_partition),
+            cleaned_to=cleaned_to,
         )
         if not log.files.is_blank:
             # A correct file stays: a full disk or a kill during a rewrite in place would lose it.

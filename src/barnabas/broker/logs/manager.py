@@ -211,6 +211,22 @@ class LogManager:
                 return directory
         return None
 
+    def create_copy(self, current: PartitionLog, directory: LogDirectory) -> None:
+        """Create the copy of the log `current`, which moves to `directory`. The copy has no records yet.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, one of the directories is offline, or the disk failed.
+        """
+        topic_partition = current.topic_partition
+        try:
+            start = current.start_of_first_batch()
+        except OSError as error:
+            raise current.files.env.handle_error(topic_partition, error) from error
+        directory.create_future(topic_partition, current.topic_id, current.config, start)
+        cleaned_to = self.directory_of(topic_partition).cleaned_to.get(topic_partition)
+        if cleaned_to is not None:
+            directory.note_clean(topic_partition, cleaned_to)  # `_is_outdated` needs it
+
     def drop_copy(self, topic_partition: TopicPartition) -> None:
         """Cancel the move of a log, if there is one, and delete the copy. The log stays where it is."""
         directory = self.copy_of(topic_partition)
@@ -716,6 +732,7 @@ class LogManager:
             directory.env.handle_error("copies of logs", error)
             return
         names = {(topic_id, tp.partition): tp for tp, topic_id in hosted.items()} if found else {}
+        again: dict[TopicPartition, PartitionLog] = {}
         for path, key in found.items():
             if key[0] == ZERO_TOPIC_ID or is_deleted(TopicPartition("", key[1]), key[0]):
                 self._run(
@@ -724,10 +741,11 @@ class LogManager:
                 continue
             topic_partition = names.get(key)
             if topic_partition is None or not await self._load_copy(
-                directory, path, topic_partition, config_of(topic_partition.topic)
+                directory, path, topic_partition, config_of(topic_partition.topic), again
             ):
                 # the log itself is not here: it may be on a disk that is not mounted
                 log.warning("%s is the copy of a log that is not here: the broker does not use it", path)
+        self._copy_again(directory, again)
 
     async def _load_copies_of(self, opened: Sequence[PartitionLog]) -> None:
         """Open the copies of the logs that `open_postponed` has just opened, to continue their moves."""
@@ -740,18 +758,26 @@ class LogManager:
             except OSError as error:
                 directory.env.handle_error("copies of logs", error)
                 continue
+            again: dict[TopicPartition, PartitionLog] = {}
             for path, key in found.items():
                 if key in late:
-                    await self._load_copy(directory, path, late[key].topic_partition, late[key].config)
+                    each = late[key]
+                    await self._load_copy(directory, path, each.topic_partition, each.config, again)
+            self._copy_again(directory, again)
 
     async def _load_copy(
-        self, directory: LogDirectory, path: str, topic_partition: TopicPartition, config: TopicConfig
+        self,
+        directory: LogDirectory,
+        path: str,
+        topic_partition: TopicPartition,
+        config: TopicConfig,
+        again: dict[TopicPartition, PartitionLog],
     ) -> bool:
-        """Open the copy of a log, or create it again if it cannot be opened.
+        """Open the copy of a log. If it cannot be opened or is outdated, add the log to `again`.
 
-        Of several copies in `directory`, keep the longest one (`longest_log`). Delete another copy if it
-        cannot be opened, or if the log contains all of it. If not, only rename its folder to a name that
-        ends with ``-stray``.
+        Of several copies in `directory`, keep the longest one (`longest_log`). Delete a copy that is not kept
+        if it cannot be opened, or if the log contains all of it. If not, only rename its folder to a name
+        that ends with ``-stray``.
 
         If the log is deleted while a thread opens the copy, delete the copy, too.
 
@@ -769,22 +795,18 @@ class LogManager:
         try:
             copy = await self._disk.run(load)
         except KafkaError as error:
+            log.warning("%s cannot be opened, so the broker does not use it: %s", path, error.message)
             self._run(TreeRemoval(directory.env.fs, path))
-            if self.get(topic_partition) is not current:
-                return True  # deleted meanwhile
-            if topic_partition in directory.futures:
-                log.warning("%s cannot be opened, the move continues with another: %s", path, error.message)
-                return True
-            log.warning("%s cannot be opened, so the copying starts again: %s", path, error.message)
-            try:
-                start = current.start_of_first_batch()
-                directory.create_future(topic_partition, current.topic_id, config, start)
-            except (KafkaError, OSError) as failed:
-                log.error("%s is not moved to %s: %s", topic_partition, directory.path, failed)
+            again[topic_partition] = current
             return True
         if self.get(topic_partition) is not current:  # deleted meanwhile: another topic may have its name
             copy.abandon()
             self._run(TreeRemoval(directory.env.fs, path))
+            return True
+        if self._is_outdated(topic_partition, directory):
+            log.warning("%s is older than the last compaction of the log: the broker does not use it", path)
+            if self._put_away(directory, copy, current):
+                again[topic_partition] = current
             return True
         other = directory.futures.get(topic_partition)
         kept = copy if other is None else longest_log({each: _end(each) for each in (other, copy)})
@@ -800,8 +822,28 @@ class LogManager:
             self._put_away(directory, left, current)
         return True
 
+    def _is_outdated(self, topic_partition: TopicPartition, directory: LogDirectory) -> bool:
+        """Whether a log was compacted after its copy in `directory` was created.
+
+        This is possible while the broker runs without `directory`. The copy may have records of deleted keys,
+        and the log no longer has the tombstones.
+        """
+        holder = self.directory_of(topic_partition)
+        return holder.cleaned_to.get(topic_partition) != directory.cleaned_to.get(topic_partition)
+
+    def _copy_again(self, directory: LogDirectory, again: Mapping[TopicPartition, PartitionLog]) -> None:
+        """Create new copies of the logs `again` in `directory`. Skip logs that have another copy there."""
+        for topic_partition, current in again.items():
+            if self.get(topic_partition) is not current or topic_partition in directory.futures:
+                continue  # deleted meanwhile, or the move continues with the other copy
+            log.warning("the copying of %s to %s starts again", topic_partition, directory.path)
+            try:
+                self.create_copy(current, directory)
+            except KafkaError as error:
+                log.error("%s is not moved to %s: %s", topic_partition, directory.path, error)
+
     def _put_away(self, directory: LogDirectory, left: PartitionLog, whole: PartitionLog) -> bool:
-        """Close the second log of a partition in `directory`, or the second copy of its log.
+        """Close the second log of a partition in `directory`, or a copy of its log that is not kept.
 
         Delete `left` if `whole` contains all of it. If not, only rename its folder to a name that ends with
         ``-stray``. Return False if the folder cannot be renamed.

@@ -4,7 +4,7 @@ A copy of the log, Kafka's future replica, is created in the other directory. It
 follows its leader, by leader epochs. When it is complete and durable, the log switches to the copy's files,
 and the old ones are removed. A move continues after a restart, which finds the copy's folder.
 
-Three rules make it safe:
+Four rules make it safe:
 
 - The switch is one step of the event loop, so that no append is in only one of the two logs.
 - From the preparation of the switch to its end, the broker does not fsync the log (`is_held`). So no record
@@ -13,6 +13,8 @@ Three rules make it safe:
   before that leaves two folders. The broker's next start keeps the complete one (`LogManager.load`).
 - Before the switch, the log's start offset is in the checkpoint of the other directory. So records that
   DeleteRecords has deleted do not come back.
+- A log is not compacted while it moves, and a copy from before a compaction is not used. So deleted keys do
+  not come back.
 """
 
 from __future__ import annotations
@@ -107,11 +109,7 @@ class LogMoves:
         self._logs.drop_copy(topic_partition)
         if self._logs.directory_of(topic_partition) is target:
             return
-        try:
-            start = current.start_of_first_batch()
-        except OSError as error:
-            raise current.files.env.handle_error(topic_partition, error) from error
-        target.create_future(topic_partition, current.topic_id, current.config, start)
+        self._logs.create_copy(current, target)
         self._work_on(target)
 
     def _work_on(self, target: LogDirectory) -> None:

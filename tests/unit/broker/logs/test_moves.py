@@ -1109,45 +1109,142 @@ COMPACTED = TopicConfig(
 )
 
 
+class CompactedLog:
+    """The compacted log of T0, and a cleaner for it. Of the key ``gone`` it has a record and a tombstone."""
+
+    def __init__(self, bench, log):
+        self.bench, self.log = bench, log
+        partition = SimpleNamespace(log=log, unavailable=None)
+        self.cleaner = LogCleaner(
+            bench.moves._view, [partition], bench.logs, bench.environment, lambda _: None
+        )
+
+    @classmethod
+    def create(cls, bench):
+        log = cls(bench, bench.logs.create(T0, ID, COMPACTED))
+        log.append(b"gone", b"here")
+        for number in range(20):
+            log.append(b"%d" % number, bytes(100))
+        log.seal()
+        log.append(b"gone", None)
+        log.seal()
+        return log
+
+    @classmethod
+    async def load(cls, bench):
+        await bench.logs.load({T0: ID}, lambda _: COMPACTED)
+        bench.moves.start()
+        bench.log.advance_high_watermark(bench.log.log_end_offset)
+        return cls(bench, bench.log)
+
+    def append(self, key, value):
+        self.log.append_as_leader(encode_batch([Record(key, value, self.bench.clock.now_ms())]), 0)
+        self.log.advance_high_watermark(self.log.log_end_offset)
+
+    def seal(self):
+        self.log.roll()
+        self.log.flush()
+
+    async def clean_thrice(self):
+        """Let the cleaner remove the record of ``gone``, then its tombstone."""
+        for _ in range(3):
+            await self.cleaner.clean_dirtiest()
+            self.append(b"another", b"1")
+            self.seal()
+            await asyncio.sleep(0.01)
+
+    async def is_cleaned(self):
+        self.seal()
+        return await self.cleaner.clean_dirtiest()
+
+    def state(self):
+        found = {}
+        for header, batch in found_batches(self.log):
+            payload = batch_payload(header, batch)
+            for record in decode_records(payload, header.record_count, 0, 0):
+                found[record.key] = record.value
+        return found
+
+    async def stop(self):
+        await self.cleaner.stop()
+        await self.bench.stop()
+
+
 def test_a_key_that_was_deleted_does_not_come_back_because_its_log_was_compacted_while_it_moved(play):
     async def scenario(bench):
-        log = bench.logs.create(T0, ID, COMPACTED)
-
-        def append(key, value):
-            log.append_as_leader(encode_batch([Record(key, value, bench.clock.now_ms())]), 0)
-            log.advance_high_watermark(log.log_end_offset)
-
-        def seal():
-            log.roll()
-            log.flush()
-
-        append(b"gone", b"here")
-        for number in range(20):
-            append(b"%d" % number, bytes(100))
-        seal()
-        append(b"gone", None)
-        seal()
+        compacted = CompactedLog.create(bench)
         bench.moves.begin(T0, "/b")
         future = bench.logs.directory_at("/b").futures[T0]
         await bench.until(lambda: future.log_end_offset > 0)
-        partition = SimpleNamespace(log=log, unavailable=None)
-        cleaner = LogCleaner(bench.moves._view, [partition], bench.logs, bench.environment, lambda _: None)
         assert future.log_end_offset < 20
-        for _ in range(3):
-            await cleaner.clean_dirtiest()
-            append(b"another", b"1")
-            seal()
-            await asyncio.sleep(0.01)
+        await compacted.clean_thrice()
         await bench.moved()
-        state = {}
-        for header, batch in found_batches(log):
-            payload = batch_payload(header, batch)
-            for record in decode_records(payload, header.record_count, 0, 0):
-                state[record.key] = record.value
-        assert state.get(b"gone") is None
-        seal()
-        assert await cleaner.clean_dirtiest()
-        await cleaner.stop()
-        await bench.stop()
+        assert compacted.state().get(b"gone") is None
+        assert await compacted.is_cleaned()
+        await compacted.stop()
 
     play(scenario, replica_alter_log_dirs_io_max_bytes_per_second=300)
+
+
+def test_a_key_that_was_deleted_does_not_come_back_because_its_log_was_compacted_without_the_copys_disk(play):
+    async def scenario(bench):
+        compacted = CompactedLog.create(bench)
+        bench.moves.begin(T0, "/b")
+        future = bench.logs.directory_at("/b").futures[T0]
+        await bench.until(lambda: future.log_end_offset > 0)
+        await compacted.stop()
+        alone = Bench(bench.disk, log_dirs=("/a",))
+        compacted = await CompactedLog.load(alone)
+        await compacted.clean_thrice()
+        assert b"gone" not in compacted.state()
+        await compacted.stop()
+        again = Bench(bench.disk)
+        compacted = await CompactedLog.load(again)
+        await again.moved()
+        assert b"gone" not in compacted.state()
+        await compacted.stop()
+
+    play(scenario, replica_alter_log_dirs_io_max_bytes_per_second=300)
+
+
+def test_a_start_goes_on_with_the_copy_of_a_compacted_log_that_was_not_compacted_meanwhile(play):
+    async def scenario(bench):
+        compacted = CompactedLog.create(bench)
+        await compacted.clean_thrice()
+        bench.moves.begin(T0, "/b")
+        future = bench.logs.directory_at("/b").futures[T0]
+        await bench.until(lambda: future.log_end_offset > 0)
+        await compacted.stop()
+        again = Bench(bench.disk)
+        compacted = await CompactedLog.load(again)
+        assert again.logs.directory_at("/b").futures[T0].files.path == future.files.path
+        await again.moved()
+        await compacted.stop()
+
+    play(scenario, replica_alter_log_dirs_io_max_bytes_per_second=300)
+
+
+def test_a_segment_that_a_crash_took_from_a_copy_is_no_hole_of_the_compaction_of_the_log(play):
+    async def scenario(bench):
+        bench.create(50)
+        bench.log.flush()
+        expected = bench.values()
+        source, target = bench.logs.directories
+        source.note_clean(T0, 50)
+        bench.moves.begin(T0, "/b")
+        future = target.futures[T0]
+        await bench.until(lambda: len(future.files.segments) > 5)
+        await bench.logs.write_checkpoints(source)
+        await bench.logs.write_checkpoints(target)
+        await bench.moves.stop()
+        bench.disk.process_ended()
+        path = future.files.path
+        segments = sorted(each.name for each in bench.disk.entries(path) if each.name.endswith(".log"))
+        bench.disk.remove(f"{path}/{segments[2]}")
+        again = Bench(bench.disk)
+        await again.load()
+        await again.moved()
+        assert again.values() == expected
+        await again.stop()
+
+    play(scenario, replica_alter_log_dirs_io_max_bytes_per_second=1000)
