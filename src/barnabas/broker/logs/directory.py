@@ -497,6 +497,12 @@ class LogDirectory:
             return None
         return TreeRemoval(self.env.fs, aside)
 
+    def close_futures(self) -> None:
+        """Close all copies. Their folders stay, so that the next start continues the moves."""
+        for future in self.futures.values():
+            future.abandon()
+        self.futures.clear()
+
     def adopt(self, log: PartitionLog) -> PartitionLog:
         """Add a loaded log to this directory, and return it."""
         self.logs[log.topic_partition] = log

@@ -127,8 +127,8 @@ class LogMoves:
                 log.error("%s is not moved to %s: %s", topic_partition, target.path, error)
                 self._drop(topic_partition, future, target)
             except (KafkaError, OSError) as error:  # a full disk may have space again
-                if target.futures.get(topic_partition) is not future:
-                    continue  # the move was cancelled, and its copy is closed
+                if target.failure is not None or target.futures.get(topic_partition) is not future:
+                    continue  # no move to the directory goes on, or this one was cancelled
                 log.warning("%s is moved to %s later: %s", topic_partition, target.path, error)
                 target.futures[topic_partition] = target.futures.pop(topic_partition)  # the others first
                 await asyncio.sleep(retry)
@@ -138,6 +138,12 @@ class LogMoves:
                 self._drop(topic_partition, future, target)
             else:
                 retry = _FIRST_RETRY
+        if target.futures:
+            names = ", ".join(map(str, target.futures))
+            log.error(
+                "%s has failed: the next start that can use it continues the moves of %s", target.path, names
+            )
+            target.close_futures()  # else the cleaner would wait for these moves
 
     def _drop(self, topic_partition: TopicPartition, future: PartitionLog, target: LogDirectory) -> None:
         """Cancel the move of the copy `future` to `target`, unless `begin` has cancelled it meanwhile."""
@@ -147,14 +153,16 @@ class LogMoves:
     async def _move(
         self, topic_partition: TopicPartition, future: PartitionLog, target: LogDirectory
     ) -> None:
-        """Copy records to the copy `future` until the log has moved, or its move was cancelled.
+        """Copy records to the copy `future` until the log has moved.
+
+        End earlier if the move is cancelled, or if `target` fails.
 
         Raises:
             _GivenUpError: the move cannot be completed.
             KafkaError, OSError: the move cannot be completed now; a later attempt may succeed.
         """
         pause = _FIRST_RETRY
-        while target.futures.get(topic_partition) is future:
+        while target.failure is None and target.futures.get(topic_partition) is future:
             current = self._logs.get(topic_partition)
             if current is None or current.is_offline:
                 raise _GivenUpError("the log that is to be moved is gone or offline")

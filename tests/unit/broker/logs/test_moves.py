@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import random
 from contextlib import suppress
 from types import SimpleNamespace
@@ -1154,6 +1155,7 @@ class CompactedLog:
             await asyncio.sleep(0.01)
 
     async def is_cleaned(self):
+        self.append(b"more", b"1")
         self.seal()
         return await self.cleaner.clean_dirtiest()
 
@@ -1248,3 +1250,28 @@ def test_a_segment_that_a_crash_took_from_a_copy_is_no_hole_of_the_compaction_of
         await again.stop()
 
     play(scenario, replica_alter_log_dirs_io_max_bytes_per_second=1000)
+
+
+def test_a_log_is_compacted_again_after_the_disk_of_its_copy_failed_and_the_next_start_moves_it(play, caplog):
+    async def scenario(bench):
+        compacted = CompactedLog.create(bench)
+        bench.moves.begin(T0, "/b")
+        future = bench.logs.directory_at("/b").futures[T0]
+        await bench.until(lambda: future.log_end_offset > 0)
+        broken = OSError(errno.EIO, "broken")
+        bench.disk.refuse = lambda operation, path: broken if path.startswith("/b") else None
+        await bench.until(lambda: bench.logs.copy_of(T0) is None)
+        assert bench.logs.directory_at("/a").failure is None
+        assert await compacted.is_cleaned()
+        await compacted.clean_thrice()
+        await compacted.stop()
+        bench.disk.refuse = None
+        again = Bench(bench.disk)
+        compacted = await CompactedLog.load(again)
+        await again.moved()
+        assert b"gone" not in compacted.state()
+        await compacted.stop()
+
+    play(scenario, replica_alter_log_dirs_io_max_bytes_per_second=300)
+    assert "/b has failed: the next start that can use it continues the moves of t-0" in caplog.text
+    assert "later" not in caplog.text
