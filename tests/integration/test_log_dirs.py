@@ -115,6 +115,31 @@ def test_a_directory_that_is_not_named_any_more_loses_nothing_until_a_repair_for
     assert codes_without_second(b"y") == {0: 0, 1: 0}
 
 
+def test_partitions_without_records_are_served_while_a_directory_is_missing_and_when_it_is_back(
+    paths, start, connect, make_topic, produce, batch, fetch_request, read_values
+):
+    broker = start()
+    wire = connect(broker)
+    blank, full = make_topic(4, by=wire), make_topic(2, by=wire)
+    for partition in (0, 1):
+        produce(full, batch(b"%d" % partition), partition=partition, by=wire)
+    away = next(partition for partition in (0, 1) if (paths[1] / f"{full.name}-{partition}").is_dir())
+    broker.stop()
+
+    second = paths.pop()
+    broker = start()
+    wire = connect(broker)
+    assert [produce(blank, batch(b"x"), partition=p, by=wire).error_code for p in range(4)] == [0] * 4
+    assert produce(full, batch(b"x"), partition=away, by=wire).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    broker.stop()
+
+    paths.append(second)
+    wire = connect(start())
+    for topic, values in ((blank, {p: [b"x"] for p in range(4)}), (full, {0: [b"0"], 1: [b"1"]})):
+        (answer,) = wire(fetch_request(topic, dict.fromkeys(values, 0))).responses
+        assert {d.partition_index: read_values(d) for d in answer.partitions} == values
+
+
 def test_a_folder_of_no_known_topic_stays_where_it_is_until_its_name_is_taken(
     paths, caplog, start, connect, make_topic, produce, batch, fetch_request, read_values
 ):

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -509,3 +510,41 @@ def test_several_log_directories_and_an_advertised_address(tmp_path: Path) -> No
         assert texts(again.servers, "orders", 12) == NUMBERS
     finally:
         again.end()
+
+
+def test_log_directory_that_is_missing_for_one_start_takes_only_the_leaders_of_its_records(
+    tmp_path: Path,
+) -> None:
+    first, second, away = (tmp_path / name for name in ("a", "b", "away"))
+    words = ["--brokers", "2", "--set", f"log.dirs={first},{second}"]
+    machine = Machine(first, *words, data=False)
+    try:
+        admin = Admin(machine.servers)
+        admin.create_topic("blank", partitions=8)
+        admin.create_topic("full", partitions=8)
+        with Producer(machine.servers) as producer:
+            for number, value in enumerate(NUMBERS):
+                producer.send("full", value, partition=number % 8)
+    finally:
+        assert machine.end()[0] == 0
+    missing = {int(path.name.rpartition("-")[2]) for path in second.glob("broker-*/full-*")}
+    assert missing and list(second.glob("broker-*/blank-*"))
+
+    second.rename(away)
+    machine = Machine(first, *words, data=False)
+    try:
+        wait_for(lambda: None not in leaders(machine.servers, "blank").values())
+        led = leaders(machine.servers, "full")
+        assert {partition for partition, leader in led.items() if leader is None} == missing
+    finally:
+        assert machine.end()[0] == 0
+
+    shutil.rmtree(second)
+    away.rename(second)
+    machine = Machine(first, *words, data=False)
+    try:
+        for topic in ("blank", "full"):
+            wait_for(lambda topic=topic: None not in leaders(machine.servers, topic).values())
+        assert texts(machine.servers, "full", 12) == NUMBERS
+    finally:
+        assert machine.end()[0] == 0

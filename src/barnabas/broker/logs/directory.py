@@ -26,6 +26,7 @@ from barnabas.base.environment.environment import Environment
 from barnabas.base.environment.filesystem import (
     FileSystem,
     Lock,
+    exists,
     make_durable_directory,
     replace_file,
     write_file,
@@ -124,6 +125,12 @@ class LogDirectory:
         self._lock = lock
         #: topic ids that `found` has read, until the logs are loaded
         self._found: dict[TopicPartition, TopicId] = {}
+        #: partitions whose empty folders `found` has removed: they have no records here
+        self.blank: set[TopicPartition] = set()
+        #: folders that belong to no topic of this broker, and are left alone
+        self.strangers: list[TopicPartition] = []
+        #: log end offsets of the logs that were in other directories at the last stop; None if not known
+        self.elsewhere = self._take_elsewhere()
         #: partitions whose folders `found` could not read for lack of open files or memory; `load` reads them
         self.unread: set[TopicPartition] = set()
         #: each segment's size as of the clean stop
@@ -293,6 +300,7 @@ class LogDirectory:
                     partitions[topic_partition] = topic_id
                 elif not self.expects(topic_partition):
                     self.env.fs.remove_tree(path)
+                    self.blank.add(topic_partition)
             except OSError as error:
                 if not may_pass(error):
                     raise
@@ -371,18 +379,32 @@ class LogDirectory:
     def mark_incomplete(self, topic_partition: TopicPartition, topic_id: TopicId, mark: Mark) -> None:
         """Create the folder of a lost replica, so that `load` opens it as an empty replica.
 
-        Write `mark` into the folder, so that the broker registers the replica as incomplete. Any thread can
+        Write `mark` into the folder, so that the broker registers the replica as incomplete. A new folder
+        gets its name after that: an empty folder means that the partition never had a record. Any thread can
         call this method.
 
         Raises:
             OSError: the disk failed.
         """
         fs, path = self.env.fs, f"{self.path}/{topic_partition}"
-        make_durable_directory(fs, path)
-        write_file(
-            fs, f"{path}/{checkpoints.PARTITION_METADATA}", checkpoints.encode_partition_metadata(topic_id)
-        )
-        write_mark(fs, path, mark)
+        is_new = not exists(fs, path)
+        folder = self._aside(topic_partition, "delete") if is_new else path
+        make_durable_directory(fs, folder)
+        try:
+            write_file(
+                fs,
+                f"{folder}/{checkpoints.PARTITION_METADATA}",
+                checkpoints.encode_partition_metadata(topic_id),
+            )
+            write_mark(fs, folder, mark)
+            if is_new:
+                fs.rename(folder, path)
+                fs.sync_directory(self.path)
+        except OSError:
+            if is_new:
+                with suppress(OSError):
+                    fs.remove_tree(folder)
+            raise
 
     def load(self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig) -> PartitionLog:
         """Open a log of the directory. Recover it if the last stop was not clean.
@@ -512,7 +534,8 @@ class LogDirectory:
 
     def forget_start(self) -> None:
         """Free the memory of data that only `load` needs. Call it when every log is open."""
-        self._sizes = None
+        self._sizes = self.elsewhere = None
+        self.blank.clear()
         for checkpoint in self._checkpoints:
             checkpoint.share(self._all_logs)
 
@@ -695,8 +718,12 @@ class LogDirectory:
         self.note_clean(topic_partition, offset)
         return True
 
-    def close(self) -> None:
-        """Flush and close every log. If nothing failed, mark the stop as clean. Errors are only logged."""
+    def close(self, elsewhere: bytes = b"") -> None:
+        """Flush and close every log. If nothing failed, mark the stop as clean. Errors are only logged.
+
+        If the broker has several log directories, first store `elsewhere`, the content of
+        `barnabas-logs-elsewhere`.
+        """
         try:
             unflushed = self._flush_all()
             for checkpoint in self._checkpoints:
@@ -706,6 +733,8 @@ class LogDirectory:
             self.high_watermark_checkpoint().run()
             self.cleaned_checkpoint().run()
             self._size_checkpoint().run()
+            if self.known_directories:
+                Replacement(self.env.fs, f"{self.path}/{checkpoints.LOGS_ELSEWHERE}", elsewhere).run()
             if unflushed:
                 names = ", ".join(map(str, unflushed[:10])) + (", ..." if len(unflushed) > 10 else "")
                 logger.error(
@@ -844,6 +873,18 @@ class LogDirectory:
             logger.warning("%s is damaged: reading the ends of segments instead", path)
             keep_damaged(self.env.fs, path)
         return sizes
+
+    def _take_elsewhere(self) -> checkpoints.CheckpointedOffsets | None:
+        """Remove `barnabas-logs-elsewhere`. Return its content; None if it is not of a clean stop."""
+        path = f"{self.path}/{checkpoints.LOGS_ELSEWHERE}"
+        try:
+            read = checkpoints.decode_offsets(read_small_file(self.env.fs, path))
+        except FileNotFoundError:
+            return None
+        except ValueError:
+            read = None
+        self.env.fs.remove(path)
+        return read if read is not None and read.damage is None and self.was_clean else None
 
     def _read_offsets(self, name: str) -> OffsetCheckpoint:
         path = f"{self.path}/{name}"

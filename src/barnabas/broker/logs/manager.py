@@ -21,10 +21,10 @@ from barnabas.broker.config import BrokerConfig, TopicConfig
 from barnabas.broker.logs import DirectoryLocked, LogDirectory
 from barnabas.broker.logs.incomplete import IncompleteReplicas
 from barnabas.broker.logs.offset_checkpoint import CheckpointWrite
-from barnabas.broker.storage import OpenFiles, PartitionLog
+from barnabas.broker.storage import OpenFiles, PartitionLog, checkpoints
 from barnabas.broker.storage.checkpoints import LOG_STARTS, NO_BROKER_EPOCH, RECOVERY_POINTS
 from barnabas.broker.storage.harm import cure_of, may_pass
-from barnabas.broker.storage.incomplete import Mark
+from barnabas.broker.storage.incomplete import Mark, remove_mark
 from barnabas.broker.storage.log_end import LogEnd, longest_log
 from barnabas.broker.storage.log_files import LogFiles
 from barnabas.broker.storage.retention import delete_old_segments, prepare_deletion
@@ -291,8 +291,9 @@ class LogManager:
         If a log cannot be opened, log an error, and open the others. If the folder of a partition is not
         `hosted`, log an error, and leave the folder alone: the metadata may be out of date. If a log that had
         records is missing, a broker without a cluster does not create it again. A broker of a cluster creates
-        an empty log, and marks the replica as incomplete. While a log directory is missing that the broker
-        had at its last start, each missing log counts as one that had records.
+        an empty log, and marks the replica as incomplete. This includes the logs of a log directory
+        that the broker had at its last start, and has no more. After a stop that was not clean, each log
+        without a folder can be one of these.
 
         Args:
             hosted: partitions of this broker, with their topic ids.
@@ -367,6 +368,7 @@ class LogManager:
             if wanted:
                 pool = self._environment.blocking.pool("recovery", threads)
                 loading += [(directory, pool, wanted)] * min(threads, len(wanted))
+            directory.strangers = unknown
             if unknown:
                 more = ", ..." if unknown[5:] else ""
                 log.error(
@@ -419,7 +421,7 @@ class LogManager:
                     )
                     self._unreadable[topic_partition] = directory
         self._refuse_logs_of_missing_directories(hosted)
-        self._store_directories(hosted)
+        self._store_directories()
         for directory in self._directories:
             directory.forget_start()
 
@@ -433,11 +435,37 @@ class LogManager:
         known = frozenset().union(*(directory.known_directories for directory in self._directories))
         return known - {directory.directory_id for directory in self._directories}
 
+    def _lost_with_directory(
+        self, unopened: Collection[TopicPartition], hosted: Mapping[TopicPartition, TopicId]
+    ) -> list[TopicPartition]:
+        """Return those of the `unopened` partitions that can have records in a missing log directory.
+
+        After a clean stop, the present directories name them. If not, return all partitions without a folder.
+        """
+        if not self._missing_directories():
+            return []
+        named = [each.elsewhere for each in self._directories if each.known_directories]
+        if None in named:
+            blank = set().union(*(each.blank for each in self._directories))
+            return sorted(set(unopened) - blank)
+        tags = {
+            topic_partition: checkpoints.tag_of_topic(hosted[topic_partition]) for topic_partition in unopened
+        }
+        return sorted(
+            topic_partition
+            for topic_partition, tag in tags.items()
+            if any(
+                topic_partition in each.offsets and each.tags.get(topic_partition, tag) == tag
+                for each in named
+                if each is not None
+            )
+        )
+
     def _refuse_logs_of_missing_directories(self, hosted: Mapping[TopicPartition, TopicId]) -> None:
         """Make logs unreadable that may be in a missing log directory, so that they are not created again."""
-        gone = sorted(hosted.keys() - self._open_logs() - self._unreadable.keys())
+        gone = self._lost_with_directory(hosted.keys() - self._open_logs() - self._unreadable.keys(), hosted)
         missing = self._missing_directories()
-        if not gone or not missing:
+        if not gone:
             return
         self._unreadable.update(dict.fromkeys(gone))
         log.error(
@@ -450,15 +478,14 @@ class LogManager:
             ", ..." if gone[5:] else "",
         )
 
-    def _store_directories(self, hosted: Mapping[TopicPartition, TopicId]) -> None:
+    def _store_directories(self) -> None:
         """Store the ids of the present log directories in each of them.
 
-        Do nothing while a directory is missing, or cannot be opened, and a log of `hosted` is not open: the
-        log may be there.
+        Keep the ids of other directories while a log is not served: the log may be there.
         """
-        if (self.unopened or self._missing_directories()) and hosted.keys() - self._open_logs():
-            return
         ids = frozenset(directory.directory_id for directory in self._directories)
+        if self._unreadable:
+            ids = ids.union(*(directory.known_directories for directory in self._directories))
         for directory in self._directories:
             if directory.failure is None:
                 try:
@@ -476,7 +503,7 @@ class LogManager:
 
         A replica lacks records if a file in its folder marks it, if its log cannot be opened, or if it is
         lost. A replica is lost if a checkpoint says that it had records, and its folder has no segment. It
-        also counts as lost if it has no folder, and a log directory of the broker is missing.
+        also counts as lost if it can be in a log directory of the broker that is missing.
 
         Args:
             hosted: partitions of this broker, with their topic ids.
@@ -485,12 +512,14 @@ class LogManager:
                 id. These replicas count as lost, too.
 
         Returns:
-        The directories with new empty logs. The caller must write their checkpoints again.
+            The directories with new empty logs. The caller must write their checkpoints again.
         """
         for directory in self._directories:
             for topic_partition, mark in directory.marks.items():
                 opened = directory.logs.get(topic_partition)
-                if opened is not None:
+                if opened is None:
+                    continue
+                if topic_partition in nameless or not await self._remove_mark_of_missing(opened, mark):
                     self.incomplete.note(topic_partition, opened.topic_id, mark, opened)
         gone = dict(nameless)
         is_everything_seen = not self.unopened and all(each.failure is None for each in self._directories)
@@ -508,9 +537,10 @@ class LogManager:
                         gone[topic_partition] = directory
                 except OSError as error:
                     directory.env.handle_error(topic_partition, error)
-        if is_everything_seen and self._missing_directories():
-            lost = sorted(unopened - gone.keys() - self._unreadable.keys())
-            gone.update(zip(lost, cycle(self._directories)))
+        if is_everything_seen:
+            lost = self._lost_with_directory(unopened - gone.keys() - self._unreadable.keys(), hosted)
+            # not a new directory: it may be the folder below which a disk is not mounted
+            gone.update(zip(lost, cycle(each for each in self._directories if each.known_directories)))
         for topic_partition, directory in gone.items():
             topic_id, config = hosted[topic_partition], config_of(topic_partition.topic)
             await self._begin_anew(directory, topic_partition, topic_id, config)
@@ -532,7 +562,10 @@ class LogManager:
         if end:
             mark = Mark(f"its records up to offset {end - 1} were gone")
         elif missing := self._missing_directories():
-            mark = Mark(f"the log directory with directory.id={','.join(sorted(missing))} is missing")
+            ids = sorted(missing)
+            mark = Mark(
+                f"the log directory with directory.id={','.join(ids)} is missing", directories=tuple(ids)
+            )
         else:
             mark = Mark("its folder was set aside")
         self._unreadable[topic_partition] = directory
@@ -561,6 +594,32 @@ class LogManager:
             topic_partition,
             mark.reason,
         )
+
+    async def _remove_mark_of_missing(self, opened: PartitionLog, mark: Mark) -> bool:
+        """Remove the mark of a replica if the missing directories are here again, and have no log of it.
+
+        Such a replica never had a record. Return False, and change nothing, if the replica is incomplete.
+        """
+        topic_partition = opened.topic_partition
+        there = {
+            each.directory_id for each in self._directories if each.failure is None and each.knows_its_logs
+        }
+        if (
+            not mark.directories
+            or not there.issuperset(mark.directories)
+            or opened.log_end_offset
+            or topic_partition in self._unreadable
+            or sum(topic_partition in each.marks for each in self._directories) > 1
+            or any(each.expects(topic_partition, opened.topic_id) for each in self._directories)
+        ):
+            return False
+        try:
+            await self._disk.run(remove_mark, opened.files.env.fs, opened.files.path)
+        except OSError as error:
+            opened.files.env.handle_error(topic_partition, error)
+            return False
+        log.info("%s had no records in the log directory that was missing", topic_partition)
+        return True
 
     async def open_postponed(self) -> set[TopicPartition]:
         """Try again to open the logs for which `load` had too little space, memory or open files.
@@ -891,11 +950,31 @@ class LogManager:
     def _close_directories(self) -> None:
         for _, files in self._superseded.values():
             files.close()
-        for directory in self._directories:
+        elsewhere = {each: self._logs_elsewhere(each) for each in self._directories}
+        for directory, content in elsewhere.items():
             try:
-                directory.close()
+                directory.close(content)
             except Exception:
                 log.exception("log directory %s could not be closed", directory.path)
+
+    def _logs_elsewhere(self, here: LogDirectory) -> bytes:
+        """Return the content of `barnabas-logs-elsewhere` for `here`.
+
+        A log that is not open counts as one with records.
+        """
+        if not here.known_directories:
+            return b""
+        offsets: dict[TopicPartition, Offset] = {}
+        tags: dict[TopicPartition, int] = {}
+        closed = [tp for tp, directory in self._unreadable.items() if directory is not here]
+        others = [directory for directory in self._directories if directory is not here]
+        for topic_partition in chain(closed, *(each.strangers for each in others)):
+            offsets[topic_partition] = 0
+        for topic_partition, opened in chain.from_iterable(each.logs.items() for each in others):
+            if not opened.files.is_blank:
+                offsets[topic_partition] = opened.log_end_offset
+                tags[topic_partition] = checkpoints.tag_of_topic(opened.topic_id)
+        return checkpoints.encode_offsets(offsets, tags)
 
     # --- logs ---
 

@@ -19,6 +19,9 @@ The other files:
   every segment as of the last clean stop: "topic partition base-offset size index-bytes timeindex-bytes
   latest-timestamp latest-offset". The latest offset is the last one of the first batch that has the latest
   timestamp.
+- `barnabas-logs-elsewhere`, which only Barnabas has, has the format of a checkpoint file. A clean stop of a
+  broker with several log directories writes it to each of them. It has the log end offsets of the logs in the
+  other directories, which a start needs if one of these is missing. Logs without files have no entry.
 - `meta.properties` identifies the owner of the directory: version=1, cluster.id, node.id and directory.id
   (KIP-858). Only Barnabas writes two more properties: metadata.store=zookeeper in a broker of a cluster, and
   barnabas.log.dirs in a broker with several log directories. The latter has the directory.id of each of them
@@ -43,6 +46,7 @@ HIGH_WATERMARKS = "replication-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
 CLEANED = "cleaner-offset-checkpoint"
 SEGMENT_SIZES = "barnabas-segment-sizes"
+LOGS_ELSEWHERE = "barnabas-logs-elsewhere"
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 PARTITION_METADATA = "partition.metadata"

@@ -28,18 +28,24 @@ class Mark(NamedTuple):
     reason: str
     #: whether the replica was emptied since it got the mark: all its records were fetched after that
     is_emptied: bool = False
+    #: ids of the missing log directories, if its records can be in one of them
+    directories: tuple[str, ...] = ()
 
 
 def encode_mark(mark: Mark) -> bytes:
     """Return the content of a `barnabas-incomplete` file."""
-    return json.dumps({"version": 0, "reason": mark.reason, "emptied": mark.is_emptied}).encode()
+    content = {"version": 0, "reason": mark.reason, "emptied": mark.is_emptied}
+    if mark.directories:
+        content["directories"] = mark.directories
+    return json.dumps(content).encode()
 
 
 def decode_mark(content: bytes) -> Mark:
     """Return the mark in a `barnabas-incomplete` file. For damaged content, return a mark that says so."""
     try:
         found = json.loads(content)
-        return Mark(str(found["reason"]), is_emptied=found["emptied"] is True)
+        reason, is_emptied = str(found["reason"]), found["emptied"] is True
+        return Mark(reason, is_emptied, tuple(map(str, found.get("directories", ()))))
     except (ValueError, KeyError, TypeError):
         return Mark("its mark is damaged")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import random
 import threading
@@ -15,7 +16,7 @@ from simulation.faulty_disk import FaultyDisk
 from simulation.virtual_time import run_virtual
 
 from barnabas.base.environment.blocking import ThreadPool
-from barnabas.base.environment.filesystem import read_file
+from barnabas.base.environment.filesystem import read_file, write_file
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import TopicPartition
 from barnabas.broker.config import BrokerConfig, TopicConfig
@@ -693,6 +694,153 @@ def test_a_directory_without_logs_may_go(play):
         again = Bench("/a", disk=bench.disk)
         await again.logs.load(hosted("tu"), lambda _: CONFIG)
         assert again.create("u").log_end_offset == 0
+        await again.logs.stop()
+
+    play(scenario)
+
+
+async def fill_and_leave_blank(bench):
+    """Create t and v in the first directory, u and w in the second one; v and w have no record."""
+    await bench.logs.load({}, lambda _: CONFIG)
+    for name, records in (("t", 3), ("u", 3), ("v", 0), ("w", 0)):
+        bench.create(name, records).flush()
+    assert {"t-0", "v-0"} < set(bench.folders("/a")) and {"u-0", "w-0"} < set(bench.folders("/b"))
+
+
+async def restart(bench, *log_dirs, is_clustered):
+    """Return a broker that has loaded its logs and has created those of which nothing is known to be lost."""
+    again = Bench(*log_dirs, disk=bench.disk, is_clustered=is_clustered)
+    await again.logs.load(hosted("tuvw"), lambda _: CONFIG)
+    for name in "tuvw":
+        if again.logs.get(TopicPartition(name, 0)) is None:
+            with contextlib.suppress(KafkaError):
+                again.create(name)
+    return again
+
+
+def served(bench):
+    """Return the end offset of each log that can be served or have a leader, by topic."""
+    lacking = incomplete(bench)
+    return {
+        log.topic_partition.topic: log.log_end_offset
+        for log in bench.logs
+        if str(log.topic_partition) not in lacking
+    }
+
+
+CLUSTERED = pytest.mark.parametrize("is_clustered", [False, True], ids=["lone", "clustered"])
+
+
+@CLUSTERED
+@pytest.mark.parametrize("log_dirs", [["/a"], ["/a", "/empty"]], ids=["not-named", "not-mounted"])
+def test_partitions_without_records_are_served_while_a_directory_is_missing_and_afterwards(
+    play, log_dirs, is_clustered
+):
+    async def scenario(bench):
+        await fill_and_leave_blank(bench)
+        await bench.logs.stop()
+        for _ in range(2):
+            again = await restart(bench, *log_dirs, is_clustered=is_clustered)
+            assert served(again) == {"t": 3, "v": 0, "w": 0}
+            await again.logs.stop()
+        again = await restart(bench, *log_dirs, "/b", is_clustered=is_clustered)
+        assert served(again) == {"t": 3, "u": 3, "v": 0, "w": 0}
+        await again.logs.stop()
+
+    play(scenario)
+
+
+@CLUSTERED
+def test_after_a_kill_all_that_can_be_in_a_missing_directory_waits_for_it(play, is_clustered):
+    async def scenario(bench):
+        await fill_and_leave_blank(bench)
+        bench.disk.process_ended()
+        for _ in range(2):
+            again = await restart(bench, "/a", is_clustered=is_clustered)
+            assert served(again) == {"t": 3, "v": 0}
+            bench.disk.process_ended()
+        for _ in range(2):
+            again = await restart(bench, "/a", "/b", is_clustered=is_clustered)
+            assert served(again) == {"t": 3, "u": 3, "v": 0, "w": 0}
+            await again.logs.stop()
+
+    play(scenario)
+
+
+@CLUSTERED
+@pytest.mark.parametrize("damage", ["missing", "torn"])
+def test_without_the_list_of_logs_elsewhere_all_that_can_be_in_a_missing_directory_waits(
+    play, is_clustered, damage
+):
+    async def scenario(bench):
+        await fill_and_leave_blank(bench)
+        await bench.logs.stop()
+        path = f"/a/{checkpoints.LOGS_ELSEWHERE}"
+        content = read_file(bench.disk, path)
+        bench.disk.remove(path)
+        if damage == "torn":
+            write_file(bench.disk, path, content[:-5])
+        again = await restart(bench, "/a", is_clustered=is_clustered)
+        assert served(again) == {"t": 3, "v": 0}
+        await again.logs.stop()
+
+    play(scenario)
+
+
+def test_a_new_topic_of_the_same_name_is_not_lost_with_a_missing_directory(play):
+    async def scenario(bench):
+        await fill_and_leave_blank(bench)
+        await bench.logs.stop()
+        again = Bench("/a", disk=bench.disk, is_clustered=True)
+        await again.logs.load({**hosted("tvw"), TopicPartition("u", 0): b"n" * 16}, lambda _: CONFIG)
+        assert incomplete(again) == []
+        await again.logs.stop()
+
+    play(scenario)
+
+
+def test_a_folder_of_no_known_topic_counts_as_lost_with_its_directory(play):
+    async def scenario(bench):
+        await fill_and_leave_blank(bench)
+        await bench.logs.stop()
+        again = Bench("/a", "/b", disk=bench.disk, is_clustered=True)
+        await again.logs.load(hosted("tvw"), lambda _: CONFIG)
+        await again.logs.stop()
+        again = await restart(bench, "/a", is_clustered=True)
+        assert incomplete(again) == ["u-0"]
+        await again.logs.stop()
+
+    play(scenario)
+
+
+def test_a_replica_stays_incomplete_where_its_directory_is_back_without_it(play):
+    async def scenario(bench):
+        await fill_and_leave_blank(bench)
+        await bench.logs.stop()
+        again = await restart(bench, "/a", is_clustered=True)
+        await again.logs.stop()
+        bench.disk.remove_tree("/b/u-0")
+        for _ in range(2):
+            again = await restart(bench, "/a", "/b", is_clustered=True)
+            assert served(again) == {"t": 3, "v": 0, "w": 0}
+            await again.logs.stop()
+
+    play(scenario)
+
+
+def test_a_kill_while_a_lost_replica_is_marked_does_not_make_it_one_without_records(play):
+    async def scenario(bench):
+        await fill_and_leave_blank(bench)
+        bench.disk.process_ended()
+        full = OSError(errno.ENOSPC, "the disk is full")
+        bench.disk.refuse = lambda operation, path: (
+            full if operation == "write" and path.endswith("partition.metadata") else None
+        )
+        await restart(bench, "/a", is_clustered=True)
+        bench.disk.process_ended()
+        bench.disk.refuse = None
+        again = await restart(bench, "/a", is_clustered=True)
+        assert incomplete(again) == ["u-0", "w-0"]
         await again.logs.stop()
 
     play(scenario)
