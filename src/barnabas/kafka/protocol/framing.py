@@ -47,7 +47,7 @@ class FrameDecoder:
     most four times the size of the received bytes, or 512 KiB if that is more.
 
     Args:
-        max_size: largest size of a frame, in bytes. After a larger frame, `feed` raises ProtocolError.
+        max_size: largest size of a frame, in bytes. The size of a larger frame is refused (`refused`).
     """
 
     def __init__(self, max_size: int) -> None:
@@ -56,17 +56,18 @@ class FrameDecoder:
         self._missing = 0  # bytes until `_partial` is whole; 0 while its size is not known
         #: an incomplete large frame; the caller that takes it receives its remaining bytes
         self.large: LargeFrame | None = None
+        #: why the rest of the stream is unreadable; None if it is readable
+        self.refused: str | None = None
 
     def feed(self, data: bytes) -> list[Readable]:
         """Return the frames that `data` completes, without their sizes.
 
-        If a size is negative or above `max_size`, the rest of the stream is unreadable. If `data` completes
-        frames before this size, return them and an empty frame, which no request has. So the caller can
-        serve them before it closes the connection.
-
-        Raises:
-            ProtocolError: `data` completes no frame before an unreadable size, or is fed after one.
+        If a size is negative or above `max_size`, the rest of the stream is unreadable. Then set `refused`,
+        and return an empty frame in its place, after the frames before it. So the caller can serve them
+        before it closes the connection. Discard all later data.
         """
+        if self.refused is not None:
+            return []
         start, end = 0, len(data)
         frames: list[Readable] = []
         if not self._missing and not self._partial and self.large is None:  # whole frames, as nearly always
@@ -119,10 +120,8 @@ class FrameDecoder:
                             self._missing = size
                         else:
                             frames.append(b"")
-        except ProtocolError:
-            if not frames:
-                raise
-            self._partial = self._partial or bytearray(data[start : start + 4])
+        except ProtocolError as error:
+            self.refused = str(error)
             frames.append(b"")
         return frames
 

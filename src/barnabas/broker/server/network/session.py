@@ -249,6 +249,8 @@ class ClientSession(asyncio.Protocol):
                     self._backlog.extend(frames[index:])
                     self._transport.pause_reading()
                     return
+                if not frame:
+                    self._check_stream()
                 self._serve(frame, self)
             if self._busy_polling is not None:
                 self._busy_polling.served()
@@ -489,7 +491,7 @@ class ClientSession(asyncio.Protocol):
             return False
         if not self._in_turn and not self._waiting:
             return True
-        key = int.from_bytes(frame[:2], "big")
+        key = int.from_bytes(frame[:2], "big") if frame else NOTHING
         if not self._in_turn and key == self._beside:
             return True
         for waiting in tuple(self._unanswered):
@@ -497,6 +499,11 @@ class ClientSession(asyncio.Protocol):
                 waiting.future.give_way(key)
         is_free = not self._in_turn and not self._waiting
         return is_free and not self._write_paused and not self._outbox.waiting
+
+    def _check_stream(self) -> None:
+        """Raise ProtocolError if the rest of the received stream is unreadable (`FrameDecoder.refused`)."""
+        if self._frames.refused is not None:
+            raise ProtocolError(self._frames.refused)
 
     def _send_in_order(self, waiting: PendingReply, chunks: Chunks | None) -> None:
         waiting.done = True
@@ -527,7 +534,10 @@ class ClientSession(asyncio.Protocol):
             while self._backlog:
                 if self._closing or not self._may_begin(self._backlog[0]):
                     return
-                self._serve(self._backlog.popleft(), self)
+                frame = self._backlog.popleft()
+                if not frame:
+                    self._check_stream()
+                self._serve(frame, self)
         except ProtocolError as error:
             self.close(str(error))
         except Exception:

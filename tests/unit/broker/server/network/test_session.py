@@ -9,6 +9,7 @@ import pytest
 from tests.property.connections import connect
 
 from barnabas.base.errors import ErrorCode, KafkaError, ProtocolError
+from barnabas.broker.awaitables import SecondPhase
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.server.network.close_log import CloseLog
 from barnabas.broker.server.network.listener import max_per_ip
@@ -141,6 +142,41 @@ def test_replies_before_bad_input_still_arrive(run):
         assert await client.is_closed()
 
     run(scenario)
+
+
+@pytest.mark.parametrize("size", [-1, 104_857_601])
+def test_the_log_names_a_refused_size_also_after_an_earlier_request(run, caplog, size):
+    async def scenario(server):
+        client = await server.connect()
+        client.send(client.heartbeat(1) + size.to_bytes(4, signed=True))
+        await client.answer(1)
+        assert await client.is_closed()
+
+    run(scenario)
+    (line,) = [message for message in caplog.messages if "closing" in message]
+    assert f"a frame of {size} bytes; 0 to " in line
+
+
+@pytest.mark.parametrize("is_in_one_read", [True, False])
+def test_a_request_whose_reply_waits_is_answered_before_a_size_is_refused(is_in_one_read):
+    produce, size = b"\0\0produce", (-1).to_bytes(4, signed=True)
+    pieces = [len(produce).to_bytes(4) + produce, size]
+
+    async def scenario():
+        reply = SecondPhase()
+        dispatcher = SimpleNamespace(
+            serve=lambda frame, client: client.park(reply, lambda done: [done.result()], True, 0)
+        )
+        session, transport = connect(dispatcher)
+        for piece in [b"".join(pieces)] if is_in_one_read else pieces:
+            session.data_received(piece)
+        assert transport.is_open
+        reply.set_result(b"produced")
+        await asyncio.sleep(0)
+        assert (transport.sent, transport.is_open) == (b"produced", False)
+        session.connection_lost(None)
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("is_invalid", [False, True])
