@@ -28,7 +28,7 @@ from barnabas.broker.server.requests.context import RequestContext
 from barnabas.broker.server.requests.long_work import SLICE, LongWork
 from barnabas.broker.server.requests.needs import TransactionalId, each_topic
 from barnabas.broker.server.requests.pieces import Pieces
-from barnabas.broker.server.transactions.produce import Refusals, refusals
+from barnabas.broker.server.transactions.produce import LastMarkers, Refusals, ended, last_markers, refusals
 from barnabas.broker.server.transactions.verification import TransactionVerifier
 from barnabas.broker.storage import AppendInfo, InvalidRecords, LongValidation, Origin, validate_batch
 from barnabas.broker.view import BrokerView
@@ -157,21 +157,40 @@ async def _append_rest(
     ports: Ports,
     context: RequestContext,
     request: ProduceRequest,
-    slices: Generator[ProduceRequest, Refusals, None],
-    rest: ProduceRequest | None,
+    slices: Generator[_Delayed, Refusals, None],
+    rest: _Delayed | None,
     response: ProduceResponse,
     waiting: list[Appended | _Unvalidated],
 ) -> ProduceResponse | None:
     while rest is not None:
         await ports.long_work.next_slice()
-        refused = _NO_REFUSALS
-        if request.transactional_id is not None:  # the transaction may have ended meanwhile
-            refused = await resolve(refusals(ports.replicas, ports.verifier, rest, context.api_version))
+        refused = await _refused_later(ports, context, rest)
         try:
             rest = slices.send(refused)
         except StopIteration:
             rest = None
     return await resolve(_appended(ports, context, request, response, waiting))
+
+
+class _Delayed(NamedTuple):
+    """Batches that wait after the check of their transaction. `_refused_later` checks it again."""
+
+    #: the request with these batches only
+    request: ProduceRequest
+    markers: LastMarkers
+
+
+def _delayed(ports: Ports, context: RequestContext, request: ProduceRequest) -> _Delayed:
+    return _Delayed(request, last_markers(ports.replicas, request, context.api_version))
+
+
+async def _refused_later(ports: Ports, context: RequestContext, delayed: _Delayed) -> Refusals:
+    """Return the errors of delayed batches. Their transaction may have ended, and the next one begun."""
+    request, markers = delayed
+    if request.transactional_id is None:
+        return _NO_REFUSALS
+    refused = await resolve(refusals(ports.replicas, ports.verifier, request, context.api_version))
+    return refused | ended(markers)
 
 
 def _append_in_slices(
@@ -182,11 +201,11 @@ def _append_in_slices(
     response: ProduceResponse,
     results: list[PartitionProduceResponse],
     waiting: list[Appended | _Unvalidated],
-) -> Generator[ProduceRequest, Refusals, None]:
+) -> Generator[_Delayed, Refusals, None]:
     """Append the batches of a request, and add the results to `response` and `waiting`.
 
-    After each `SLICE` seconds, the generator yields a request with the batches that are still to be appended.
-    The caller must then send a new `refused` for these batches to the generator.
+    After each `SLICE` seconds, the generator yields the batches that are still to be appended. The caller
+    must then send a new `refused` for these batches to the generator.
 
     Args:
         ports: the parts of the broker.
@@ -215,7 +234,7 @@ def _append_in_slices(
             if not left:
                 left = _BATCHES_A_LOOK
                 if now() >= end:
-                    refused = yield _from(request, topic, data)
+                    refused = yield _delayed(ports, context, _from(request, topic, data))
                     end = now() + SLICE
                     now_ms = clock.now_ms()
             left -= 1
@@ -233,7 +252,8 @@ def _append_in_slices(
             except LongValidation:
                 result = PartitionProduceResponse(index=index)
                 results.append(result)
-                waiting.append(_Unvalidated(ports.replicas.find(name, index), topic, data, result))
+                alone = _delayed(ports, context, _about(request, [_part(topic, [data])]))
+                waiting.append(_Unvalidated(ports.replicas.find(name, index), data, alone, result))
                 continue
             results.append(_accepted(index, partition, info, acks, waiting))
         results = []
@@ -376,8 +396,8 @@ class _Unvalidated(NamedTuple):
     """A batch that a thread must validate, because the validation would block the event loop."""
 
     partition: Partition
-    topic: TopicProduceData
     data: PartitionProduceData
+    delayed: _Delayed
     #: the partition's part of the response
     result: PartitionProduceResponse
 
@@ -390,7 +410,7 @@ async def _validate_and_append(
     unvalidated: list[_Unvalidated],
     waiting: list[Appended],
 ) -> ProduceResponse | None:
-    for partition, topic, data, result in unvalidated:
+    for partition, data, delayed, result in unvalidated:
         records = data.records or b""
         try:
             valid = await ports.long_work.run(
@@ -401,12 +421,9 @@ async def _validate_and_append(
                 ports.view.clock.now_ms(),
                 at_once=False,
             )
-            if request.transactional_id is not None:  # the transaction may have ended meanwhile
-                batch = _about(request, [_part(topic, [data])])
-                refused = await resolve(refusals(ports.replicas, ports.verifier, batch, context.api_version))
-                key = topic.name or topic.topic_id, data.index
-                if key in refused:
-                    raise _noted(partition, records, refused[key])
+            if refused := await _refused_later(ports, context, delayed):
+                (refusal,) = refused.values()
+                raise _noted(partition, records, refusal)
             appended = partition.append(records, request.acks, Origin.CLIENT, valid)
         except KafkaError as error:
             _fail(result, error, context)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TypeAlias
 
 from barnabas.base.errors import ErrorCode, KafkaError
@@ -17,10 +18,14 @@ from barnabas.broker.server.transactions.verification import (
     still_valid,
 )
 from barnabas.kafka.protocol.messages.produce import ProduceRequest
-from barnabas.kafka.records.batch import TRANSACTIONAL_FLAG, low_attributes, parse_header
+from barnabas.kafka.records.batch import TRANSACTIONAL_FLAG, BatchHeader, low_attributes, parse_header
 
-#: error of each rejected batch, by topic (name or id, as in the request) and partition
-Refusals: TypeAlias = dict[tuple[str | bytes, int], KafkaError]
+#: topic (name or id, as in the request) and partition of a batch
+Name: TypeAlias = tuple[str | bytes, int]
+#: error of each rejected batch
+Refusals: TypeAlias = dict[Name, KafkaError]
+#: the producer's last marker in the partition of each transactional batch
+LastMarkers: TypeAlias = dict[Name, LastMarker]
 
 #: from this version a client knows TRANSACTION_ABORTABLE, from the next it leaves adding partitions to us
 _ABORTABLE_FROM = 11
@@ -32,6 +37,35 @@ _RETRIED = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
 )
+
+
+def last_markers(replicas: ReplicaManager, request: ProduceRequest, version: int) -> LastMarkers:
+    """Return the present markers, before admitted batches wait. After the wait, `ended` compares them.
+
+    The result is empty for a request without a transactional id. It is also empty from version 12 on, because
+    each transaction then has its own producer epoch.
+    """
+    markers: LastMarkers = {}
+    if request.transactional_id is None or version >= _IMPLICIT_FROM:
+        return markers
+    for topic in request.topic_data:
+        key = topic.name or topic.topic_id
+        for data in topic.partition_data:
+            if data.records and low_attributes(data.records) & TRANSACTIONAL_FLAG:
+                with suppress(KafkaError):  # `refusals` after the wait has the error
+                    partition = replicas.find(key, data.index)
+                    producer = _producer(parse_header(data.records))
+                    markers[key, data.index] = LastMarker.of(partition, producer)
+    return markers
+
+
+def ended(markers: LastMarkers) -> Refusals:
+    """Return INVALID_TXN_STATE for the batches whose transaction has ended in their partition since then."""
+    return {
+        name: KafkaError(ErrorCode.INVALID_TXN_STATE, "the transaction has ended meanwhile")
+        for name, marker in markers.items()
+        if not marker.is_last
+    }
 
 
 def refusals(
@@ -54,10 +88,10 @@ def refusals(
         version: version of the request.
     """
     assert request.transactional_id is not None
-    names: dict[TopicPartition, tuple[str | bytes, int]] = {}
+    names: dict[TopicPartition, Name] = {}
     markers: dict[TopicPartition, LastMarker] = {}
     # those in which the transaction has records already
-    in_use: list[tuple[tuple[str | bytes, int], Partition]] = []
+    in_use: dict[Name, Partition] = {}
     # those whose batch has a sequence above 0: each transaction of version 2 begins with 0
     later: list[LastMarker] = []
     # one that cannot be found may be by the time of the append, but nobody has admitted the batch
@@ -74,9 +108,9 @@ def refusals(
                 missing[key, data.index] = error
                 continue
             header = parse_header(data.records)
-            producer = ProducerIdentity(header.producer_id, header.producer_epoch)
+            producer = _producer(header)
             if partition.log.producers.is_in_transaction(producer):
-                in_use.append(((key, data.index), partition))
+                in_use[key, data.index] = partition
             else:
                 names[partition.topic_partition] = key, data.index
                 marker = markers[partition.topic_partition] = LastMarker.of(partition, producer)
@@ -85,17 +119,12 @@ def refusals(
     if producer is None or (not names and not verifier.is_asking(request.transactional_id)):
         return missing
     adds = version >= _IMPLICIT_FROM
-    before = [] if adds else [(name, LastMarker.of(partition, producer)) for name, partition in in_use]
+    before = {} if adds else {name: LastMarker.of(each, producer) for name, each in in_use.items()}
     verdicts = verifier.admit(TransactionalWrite(request.transactional_id, producer, list(names), adds))
 
     def refused(verdicts: Verdicts) -> Refusals:
         if not adds:
-            ended = {
-                name: KafkaError(ErrorCode.INVALID_TXN_STATE, "the transaction has ended meanwhile")
-                for name, marker in before
-                if not marker.is_last
-            }
-            return missing | ended | _refusals(still_valid(verdicts, markers), names, version)
+            return missing | ended(before) | _refusals(still_valid(verdicts, markers), names, version)
         not_first = {
             names[partition.topic_partition]: KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "a producer begins in each partition with sequence 0"
@@ -108,9 +137,11 @@ def refusals(
     return then(verdicts, refused)
 
 
-def _refusals(
-    verdicts: Verdicts, names: dict[TopicPartition, tuple[str | bytes, int]], version: int
-) -> Refusals:
+def _producer(header: BatchHeader) -> ProducerIdentity:
+    return ProducerIdentity(header.producer_id, header.producer_epoch)
+
+
+def _refusals(verdicts: Verdicts, names: dict[TopicPartition, Name], version: int) -> Refusals:
     return {
         names[partition]: KafkaError(
             _client_code(code, version), "the coordinator refuses the transaction's write"

@@ -8,6 +8,7 @@ import pytest
 from barnabas.base.environment.clock import SystemClock
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.server.handlers import produce
+from barnabas.broker.storage import LongValidation
 from barnabas.kafka.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -15,6 +16,7 @@ from barnabas.kafka.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from barnabas.kafka.records import Record, encode_batch
 
 
 @pytest.mark.parametrize(
@@ -53,8 +55,40 @@ def test_batch_whose_transaction_ended_during_its_validation_is_refused(monkeypa
     request = ProduceRequest(transactional_id="x", acks=-1)
     result = PartitionProduceResponse(index=0)
     batch = produce._Unvalidated(
-        partition, TopicProduceData(name="t"), PartitionProduceData(index=0, records=b""), result
+        partition, PartitionProduceData(index=0, records=b""), produce._Delayed(request, {}), result
     )
     asyncio.run(produce._validate_and_append(ports, context, request, ProduceResponse(), [batch], []))
     assert not appended
     assert result.error_code == ErrorCode.INVALID_TXN_STATE
+
+
+def test_batch_whose_producer_has_begun_its_next_transaction_during_the_validation_is_refused(monkeypatch):
+    """The coordinator says yes, about the next transaction: before version 12 it has the same epoch."""
+    monkeypatch.setattr(produce, "refusals", lambda *_: {})
+    markers, appended = [], []
+
+    def append(records, acks, origin, valid=None):
+        if valid is None:
+            raise LongValidation
+        appended.append(records)
+
+    async def run(*_, **__):
+        markers.append("the end of the transaction")
+        return "valid"
+
+    producers = SimpleNamespace(last_marker=lambda _: len(markers))
+    partition = SimpleNamespace(
+        append=append,
+        log=SimpleNamespace(config=None, producers=producers),
+        topic_partition=SimpleNamespace(topic="t"),
+    )
+    replicas = SimpleNamespace(find=lambda name, index: partition, partitions_of=lambda name: {})
+    long_work = SimpleNamespace(run=run, now=lambda: 0.0)
+    ports = produce.Ports(replicas, None, long_work, SimpleNamespace(clock=SystemClock()))
+    batch = encode_batch([Record(None, b"v", 0)], producer_id=1, producer_epoch=0, transactional=True)
+    topic = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=batch)])
+    request = ProduceRequest(transactional_id="x", acks=-1, topic_data=[topic])
+    context = SimpleNamespace(api_version=11, client_id="c", reported_errors=0)
+    answer = asyncio.run(produce.resolve(produce.produce.handle(ports, context, request)))
+    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_TXN_STATE
+    assert not appended

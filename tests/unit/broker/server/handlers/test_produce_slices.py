@@ -27,6 +27,8 @@ class LongWork:
         #: how many batches were appended when each slice was over
         self.slices = []
         self.appended = []
+        #: the producer's last marker in all partitions
+        self.marker = -1
 
     def now(self):
         return self.time
@@ -47,6 +49,7 @@ class LongWork:
 
         return SimpleNamespace(
             append=append,
+            log=SimpleNamespace(producers=SimpleNamespace(last_marker=lambda producer_id: self.marker)),
             is_acknowledged=lambda offset, acks: True,
             topic_partition=SimpleNamespace(topic=name),
             note_rejected=lambda records, code: None,
@@ -64,9 +67,9 @@ def request(transactional_id=None):
     return ProduceRequest(transactional_id=transactional_id, acks=-1, topic_data=topics)
 
 
-def serve(work, asked):
+def serve(work, asked, version=11):
     ports = produce.Ports(work, None, work, SimpleNamespace(clock=SystemClock()))
-    context = SimpleNamespace(api_version=11, client_id="c", reported_errors=0)
+    context = SimpleNamespace(api_version=version, client_id="c", reported_errors=0)
 
     async def scenario():
         return await produce.resolve(produce.produce.handle(ports, context, asked))
@@ -121,3 +124,20 @@ def test_coordinator_is_asked_about_the_rest_when_a_slice_is_over(monkeypatch, r
     kept = work.slices[refuse_from - 1]
     assert work.appended == every[:kept]
     assert [code for *_, code in found] == [0] * kept + [ErrorCode.INVALID_TXN_STATE] * (100 - kept)
+
+
+@pytest.mark.parametrize(("version", "refuses"), [(11, True), (12, False)])
+def test_rest_is_refused_if_the_producer_has_begun_its_next_transaction(monkeypatch, version, refuses):
+    """Before version 12, its next transaction has the same epoch: the log would append the batches to it."""
+    monkeypatch.setattr(produce, "refusals", lambda *_: {})
+    work = LongWork(SLICE / 20)
+    next_slice = work.next_slice
+
+    async def end_transaction():
+        work.marker = 7
+        return await next_slice()
+
+    work.next_slice = end_transaction
+    codes = [code for *_, code in places(serve(work, request("x"), version))]
+    kept = work.slices[0] if refuses else 100
+    assert codes == [0] * kept + [ErrorCode.INVALID_TXN_STATE] * (100 - kept)
