@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import time
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -104,6 +105,14 @@ def test_brokers_that_moved_to_a_zookeeper_keep_their_ids(folder):
     assert sorted(planning.plan(folder, None, "127.0.0.1", None, None, ()).addresses) == [0, 5]
 
 
+def test_a_broker_that_joins_those_of_a_zookeeper_gets_a_port_that_none_of_them_has(folder):
+    folder.path.mkdir()
+    there = {1: "127.0.0.1:9092", 2: "127.0.0.1:9093", 5: "127.0.0.1:9094"}
+    folder.store_layout(Layout(there, zookeeper="zk:1", is_own_zookeeper=False))
+    layout = planning.plan(folder, 5, "127.0.0.1", None, None, ())
+    assert layout.addresses == {**there, 3: "127.0.0.1:9095", 4: "127.0.0.1:9096"}
+
+
 def test_brokers_that_moved_to_a_zookeeper_keep_all_their_log_directories(tmp_path, monkeypatch):
     folder = ClusterFolder(tmp_path / "a", tmp_path / "b")
     folder.path.mkdir()
@@ -128,6 +137,14 @@ def test_a_broker_that_cannot_start_again_is_tried_later_and_the_others_serve(ru
     assert "it starts again in 0.5 s" in said
     assert member.retry_at is not None and member.state is State.ENDED
     assert "broker-2.toml cannot be written" in command.answers.get()["error"]
+
+
+def test_the_pause_before_a_restart_doubles_if_a_broker_that_served_for_long_ends_at_each_start(runner_of):
+    runner = runner_of(2)
+    member = runner._members[2]
+    member.ready_at = time.monotonic() - 1000
+    said = [runner._after(member) for _ in range(8)]
+    assert said == [f"it starts again in {pause} s" for pause in ("0.5", 1, 2, 4, 8, 16, 30, 30)]
 
 
 def test_a_start_waits_for_brokers_that_recover_their_logs_for_long(runner_of, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count as numbers_from
 
 import click
 
@@ -27,7 +28,7 @@ def plan(
         host: host of the listeners.
         first_port: port of broker 1, with the ports that follow for the others; 0 means any unused ports. By
             default, existing brokers keep their addresses, and new ones use the ports from 9092 (broker 1)
-            on.
+            on, without those of existing brokers.
         zookeeper: address of a ZooKeeper. None means the ZooKeeper of the folder's last start. In a folder
             without a cluster, None means that the cluster runs its own ZooKeeper.
         racks: one rack for each broker; empty to leave the racks unchanged.
@@ -55,10 +56,14 @@ def plan(
         raise click.UsageError(f"--racks {quoted(','.join(racks))}: name one for each of {count} brokers")
     layout = before or Layout(zookeeper=zookeeper, is_own_zookeeper=zookeeper is None)
     ids = ids_of(layout.addresses, count)
+    taken = {address.rpartition(":")[2] for address in layout.addresses.values()}
     for position, broker in enumerate(ids):
-        if broker not in layout.addresses or first_port is not None:
-            port = 9092 if first_port is None else first_port
-            layout.addresses[broker] = f"{host}:{port + position if port else 0}"
+        if first_port is not None:
+            layout.addresses[broker] = f"{host}:{first_port + position if first_port else 0}"
+        elif broker not in layout.addresses:
+            port = next(port for port in numbers_from(9092 + position) if str(port) not in taken)
+            taken.add(str(port))
+            layout.addresses[broker] = f"{host}:{port}"
     if racks:
         layout.racks = dict(zip(ids, racks, strict=True))
     return layout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import queue
 import signal
 import subprocess
@@ -78,8 +79,8 @@ class Member:
     advertised: str = ""
     #: restarts after ends by itself, without a time of `_STABLE` seconds in which it served
     failures: int = 0
-    #: when it was ready last, by the monotonic clock
-    ready_at: float = 0.0
+    #: when it was ready, by the monotonic clock; infinity if its last start has failed
+    ready_at: float = math.inf
     #: when it is to start again, by the monotonic clock
     retry_at: float | None = None
 
@@ -415,6 +416,7 @@ class ClusterRunner:
         now = time.monotonic()
         if now - member.ready_at > _STABLE:
             member.failures = 0
+        member.ready_at = math.inf
         pause = min(_FIRST_RETRY * 2**member.failures, _LAST_RETRY)
         member.failures += 1
         member.retry_at = now + pause
