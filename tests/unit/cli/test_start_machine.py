@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import time
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -234,8 +235,37 @@ def test_a_system_without_unix_sockets_is_told_the_other_command(runner_of, monk
 
 
 def test_the_log_directories_of_the_settings_are_the_folder():
-    folder = machine.log_dirs_of({"log.dirs": "/a,/b"})
+    folder = machine.log_dirs_of({"log.dirs": "/a,/b"}, are_named=True)
     assert folder.log_dirs == (Path("/a"), Path("/b"))
+
+
+def test_the_folder_of_several_brokers_has_all_their_log_directories(tmp_path, monkeypatch):
+    first, second = tmp_path / "a", tmp_path / "b"
+    first.mkdir()
+    ClusterFolder(first).store_layout(replace(SEVERAL, more_log_dirs=[str(second)]))
+    runners: list[ClusterRunner] = []
+    monkeypatch.setattr(machine, "run_cluster", runners.append)
+    by_data = machine.log_dirs_of({"log.dirs": str(first)}, are_named=False)
+    assert by_data.log_dirs == (first, second)
+    machine.run(by_data, 2, {}, [], Services(), is_secure=False)
+    assert runners[0]._layout.more_log_dirs == [str(second)]
+    by_setting = machine.log_dirs_of({"log.dirs": str(first)}, are_named=True)
+    assert by_setting.log_dirs == (first,), "the user retires a directory"
+
+
+def test_the_way_to_a_zookeeper_names_all_log_directories(tmp_path):
+    first, second = tmp_path / "a", tmp_path / "b"
+    first.mkdir()
+    folder = ClusterFolder(first)
+    folder.store_layout(replace(SEVERAL, more_log_dirs=[str(second)]))
+    with pytest.raises(ClusterFolderError) as refused:
+        planning.plan(folder, None, "127.0.0.1", None, None, ())
+    assert f"`barnabas start --data {first}`" in str(refused.value)
+    assert f"`barnabas cluster import {first} {second} --zookeeper " in str(refused.value)
+    (first / "metadata-1.journal").touch()
+    with pytest.raises(ClusterFolderError, match="is not in a ZooKeeper yet") as refused:
+        planning.plan(folder, None, "127.0.0.1", None, "zk:2181", ())
+    assert f"`barnabas cluster import {first} {second} --zookeeper zk:2181`" in str(refused.value)
 
 
 def test_files_of_a_lone_broker_move_only_once_no_broker_uses_them(folder, runner_of):

@@ -83,17 +83,18 @@ def _moved(folder: ClusterFolder, before: Layout, zookeeper: str | None) -> Layo
     Raises:
         ClusterFolderError: `zookeeper` is None, or the metadata is still in the folder.
     """
-    name = ", ".join(map(str, folder.log_dirs))
+    name = str(folder.path)
+    directories = " ".join([name, *before.more_log_dirs])
     if zookeeper is None:
         raise ClusterFolderError(
             f"the brokers of {name} need no ZooKeeper: start them with `barnabas start --data {name}`, or "
-            f"move them to one by `barnabas cluster import {name} --zookeeper HOST:PORT/CHROOT`, and name it "
-            "by --zookeeper"
+            f"move them to one by `barnabas cluster import {directories} --zookeeper HOST:PORT/CHROOT`, and "
+            "name it by --zookeeper"
         )
     if embedded_files(OsFileSystem(), list(map(str, folder.log_dirs))):
         raise ClusterFolderError(
             f"the metadata of {name} is not in a ZooKeeper yet: move it there with `barnabas cluster import "
-            f"{name} --zookeeper {zookeeper}`"
+            f"{directories} --zookeeper {zookeeper}`"
         )
     return Layout(
         before.addresses,

@@ -159,7 +159,8 @@ def start(
     if member is None and (brokers is not None or _may_be_shared(values)):
         from barnabas.cli.start import machine
 
-        folder = machine.log_dirs_of(values)
+        are_named = data is None and "log.dirs" in values
+        folder = machine.log_dirs_of(values, are_named=are_named)
         layout = machine.brokers_of(folder)
         count = machine.count_of(brokers, layout)
         if count > 1:
@@ -173,6 +174,7 @@ def start(
             return
         if layout is not None:
             values.setdefault("node.id", str(machine.make_lone(folder, layout)))
+            values["log.dirs"] = ",".join(map(str, folder.log_dirs))
     secured = None
     if is_secure:
         from barnabas.cli.secure import secure

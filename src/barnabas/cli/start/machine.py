@@ -50,14 +50,22 @@ class Services:
     console: str | None = None
 
 
-def log_dirs_of(values: Mapping[str, str]) -> ClusterFolder:
+def log_dirs_of(values: Mapping[str, str], *, are_named: bool) -> ClusterFolder:
     """Return the cluster's folder, from ``log.dirs`` in `values`; ConfigError if a setting is wrong.
 
     The folder of an existing cluster is the log directory with its layout. Otherwise it is the first one.
+
+    Args:
+        values: settings of the brokers.
+        are_named: whether the user has set ``log.dirs``. If False, the result also has the other log
+            directories of an existing cluster.
     """
     folders = [ClusterFolder(Path(each)) for each in BrokerConfig.from_text(values).log_dirs]
     folders.sort(key=lambda folder: folder.layout() is None)
-    return ClusterFolder(*(folder.path for folder in folders))
+    paths = [folder.path for folder in folders]
+    if not are_named and (layout := folders[0].layout()) is not None:
+        paths += map(Path, layout.more_log_dirs)
+    return ClusterFolder(*paths)
 
 
 def brokers_of(folder: ClusterFolder) -> Layout | None:
