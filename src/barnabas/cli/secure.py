@@ -233,8 +233,9 @@ class SecuredCluster(Secured):
                 if derive(mechanism, password, stored.salt, stored.iterations) != stored:
                     raise ConfigError(
                         f"with --secure, brokers log in to each other as the user {_BROKER}, but this "
-                        f"cluster has a user {_BROKER} with another password: start the broker alone, run "
-                        f"`barnabas users delete {_BROKER}`, and give that user's client another name"
+                        f"cluster has a user {_BROKER} with another password: start the broker alone, with "
+                        f"--secure, run `barnabas users delete {_BROKER}`, and give that user's client "
+                        "another name"
                     )
 
 

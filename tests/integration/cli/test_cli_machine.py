@@ -409,23 +409,25 @@ def test_secured_brokers_log_in_to_each_other_and_serve_their_admin(start: Calla
             assert path.stat().st_mode & 0o077 == 0, path
 
 
+@pytest.mark.parametrize("options", [[], ["--secure"]])
 def test_user_with_the_name_of_the_brokers_user_gets_no_rights_by_several_brokers(
-    start: Callable[..., Machine],
+    start: Callable[..., Machine], options: list[str]
 ) -> None:
-    alone = start("--secure")
-    secure = alone.folder / "secure"
+    alone = start(*options)
+    secured = ["--config", str(alone.folder / "secure" / "admin.properties")]
 
     def users(*words: str) -> None:
-        command = [*BARNABAS, "users", *words, "--config", str(secure / "admin.properties")]
+        command = [*BARNABAS, "users", *words]
         done = subprocess.run(command, input="wonderland\n", capture_output=True, text=True, timeout=PATIENCE)
         assert done.returncode == 0, done.stderr
 
-    users("add", "broker", "--password-file", "-")
+    login = secured if options else ["--bootstrap-server", alone.servers]
+    users("add", "broker", "--password-file", "-", *login)
     assert alone.end()[0] == 0
     complaint = refused(alone.folder, "--brokers", "2", "--secure")
-    assert "has a user broker with another password: start the broker alone, run" in complaint
+    assert "with another password: start the broker alone, with --secure, run `barnabas users" in complaint
     alone = start("--secure")
-    users("delete", "broker")
+    users("delete", "broker", *secured)
     assert alone.end()[0] == 0
     several = start("--brokers", "2", "--secure")
     assert several.end()[0] == 0
