@@ -173,7 +173,7 @@ class ControllerWrites:
             return (await self._store.multi([epoch_check, *operations]))[1:]
         except (BadVersionError, NoNodeError):
             stored = await self._store.exists(znodes.CONTROLLER_EPOCH)
-            if stored is not None and stored.version == self.epoch_version:
+            if stored is not None and stored.version == version:
                 raise
             self._lose(version)
             raise KafkaError(ErrorCode.NOT_CONTROLLER) from None

@@ -1309,7 +1309,12 @@ class LogManager:
                 await self._disk.run(truncation.run)
             if prepare_truncation(opened, offset, truncation) or opened in self._lowered:
                 self._lowered[opened] = None
-                await self._store_lower_recovery_point(opened)
+                try:
+                    await self._store_lower_recovery_point(opened)
+                except KafkaError:
+                    if opened.closed:  # no other call follows
+                        self._lowered.pop(opened, None)
+                    raise
                 self._lowered.pop(opened, None)
             if opened.files is files:
                 return truncation  # else the log has moved to another log directory meanwhile

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 from collections.abc import Sequence
 
@@ -47,10 +48,17 @@ def check_alone(fs: FileSystem, folders: Sequence[str]) -> None:
 def cluster_of(fs: FileSystem, folders: Sequence[str]) -> str | None:
     """Return the folder of the cluster that contains `folders`, log directories of one of its brokers.
 
-    Return None if none of `folders` is in a folder that one ``barnabas`` command uses for several brokers.
+    Return None if none of `folders` is in a folder that one ``barnabas start`` command uses for several
+    brokers.
     """
-    parents = (folder.rstrip("/").rpartition("/")[0] or "." for folder in folders)
-    return next((parent for parent in parents if _has(fs, parent, SHARED)), None)
+    for folder in folders:
+        head, slash, _ = folder.rstrip("/").rpartition("/")
+        parent = head or slash or "."
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            # Brokers of `barnabas cluster start` have their metadata in ZooKeeper.
+            if json.loads(read_file(fs, f"{parent}/{SHARED}")).get("is_embedded"):
+                return parent
+    return None
 
 
 def belong_to_cluster(fs: FileSystem, folders: Sequence[str]) -> bool:

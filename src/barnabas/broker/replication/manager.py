@@ -98,6 +98,8 @@ class ReplicaManager:
         self._doomed: deque[tuple[TopicId, TopicPartition]] = deque()
         #: topics that the image no longer has, without a note of their deletion
         self._absent: dict[TopicId, TopicImage] = {}
+        #: partitions with the log of an earlier topic (its id), of which the broker's log already tells
+        self._kept: set[tuple[TopicPartition, TopicId]] = set()
         #: partitions by index, for each topic's name and id
         self._topics: dict[TopicKey, dict[int, Partition]] = {}
         #: traffic by topic; `gone_traffic` is that of topics without a partition here
@@ -386,7 +388,8 @@ class ReplicaManager:
         opened = self._logs.get(topic_partition)
         if opened is None or self._image.is_deleted_from(self._node_id, topic_partition, opened.topic_id):
             self._logs.delete_moved(topic_partition)
-        else:
+        elif (topic_partition, opened.topic_id) not in self._kept:
+            self._kept.add((topic_partition, opened.topic_id))
             log.error(
                 "the log of %s is that of an earlier topic, which was not deleted: it is kept",
                 topic_partition,

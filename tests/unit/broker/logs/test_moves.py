@@ -20,6 +20,7 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import TopicPartition
 from barnabas.broker.config import BrokerConfig, TopicConfig
 from barnabas.broker.logs import LogDirectory
+from barnabas.broker.logs import manager as manager_module
 from barnabas.broker.logs.cleaner import LogCleaner
 from barnabas.broker.logs.manager import LogManager
 from barnabas.broker.logs.moves import LogMoves
@@ -1207,6 +1208,23 @@ def test_a_key_that_was_deleted_does_not_come_back_because_its_log_was_compacted
         await compacted.stop()
 
     play(scenario, replica_alter_log_dirs_io_max_bytes_per_second=300)
+
+
+def test_the_truncation_of_a_copy_whose_move_is_cancelled_leaves_nothing_in_memory(play, monkeypatch):
+    async def scenario(bench):
+        bench.create(50)
+        bench.moves.begin(T0, "/b")
+        future = bench.logs.copy_of(T0).futures[T0]
+        await bench.until(lambda: len(future.files.segments) > 5)
+        future.flush()
+        assert future.files.sealed is not None
+        monkeypatch.setattr(manager_module, "sync_sealed", lambda _: bench.logs.drop_copy(T0))
+        with pytest.raises(KafkaError, match="UNKNOWN_TOPIC_OR_PARTITION"):
+            await bench.logs.prepare_truncation(future, 0)
+        assert not bench.logs._lowered
+        await bench.stop()
+
+    play(scenario, replica_alter_log_dirs_io_max_bytes_per_second=1000)
 
 
 def test_a_start_goes_on_with_the_copy_of_a_compacted_log_that_was_not_compacted_meanwhile(play):

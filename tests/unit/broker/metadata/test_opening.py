@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
 import pytest
+from simulation.faulty_disk import FaultyDisk
 
+from barnabas.base.environment.filesystem import replace_file
 from barnabas.base.errors import ConfigError
 from barnabas.broker.config import BrokerConfig
+from barnabas.broker.metadata.folders import SHARED, cluster_of
 from barnabas.broker.metadata.opening import check_store
 
 
@@ -55,3 +59,17 @@ def test_broker_without_zookeeper_does_not_import_kazoo() -> None:
     code = "import sys, barnabas.broker.server.run, barnabas.cli.start.command; print('kazoo' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize("parent", ["/", "/data"])
+@pytest.mark.parametrize(
+    ("layout", "is_found"), [({"is_embedded": True}, True), ({"is_embedded": False}, False), ([], False)]
+)
+def test_cluster_of_a_log_directory_is_one_that_barnabas_start_runs(
+    parent: str, layout: object, is_found: bool
+) -> None:
+    disk = FaultyDisk()
+    member = f"{parent.rstrip('/')}/broker-1"
+    disk.make_directory(member)
+    replace_file(disk, f"{parent.rstrip('/')}/{SHARED}", json.dumps(layout).encode())
+    assert cluster_of(disk, [member]) == (parent if is_found else None)

@@ -323,6 +323,19 @@ def test_log_of_another_topic_stays_when_the_topic_of_its_name_is_on_other_broke
     asyncio.run(scenario())
 
 
+def test_the_broker_says_once_that_it_keeps_the_log_of_an_earlier_topic(replicas, logs, caplog):
+    async def scenario():
+        logs.create(TopicPartition("t", 0), b"e" * 16, None)
+        before = ClusterImage()
+        for epoch in range(3):
+            elsewhere = image_of_state(PartitionState((2,), (2,), 2, leader_epoch=epoch))
+            apply(replicas, before, elsewhere)
+            before = elsewhere
+        assert caplog.text.count("the log of t-0 is that of an earlier topic") == 1
+
+    asyncio.run(scenario())
+
+
 def test_logs_of_a_topic_that_is_merely_gone_are_kept_and_used_again(logs, replicas, caplog):
     """CMAK 900, KAFKA-14190: a broker deletes logs only if the deletion of the topic is recorded."""
 
