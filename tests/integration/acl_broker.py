@@ -83,5 +83,7 @@ def log_in(address: str, user: str, password: str = PASSWORD) -> Wire:
     wire = Wire(address)
     wire(SaslHandshakeRequest(mechanism="PLAIN"), 1)
     answer = wire(SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{password}".encode()), 2)
+    if answer.error_code:
+        wire.close()
     assert answer.error_code == 0, answer.error_message
     return wire

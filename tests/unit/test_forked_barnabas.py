@@ -66,6 +66,15 @@ def serving(folder: Path, environment: dict[str, str], *words: str, **more: Any)
     return process
 
 
+@pytest.fixture
+def default_sigquit() -> Iterator[None]:
+    """Let SIGQUIT end processes: a shell starts a background process with SIGQUIT ignored."""
+    before = signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGQUIT, before)
+
+
+@pytest.mark.usefixtures("default_sigquit")
 @pytest.mark.parametrize(
     ("how", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 0), (signal.SIGQUIT, -3), (signal.SIGKILL, -9)]
 )
@@ -75,7 +84,10 @@ def test_a_signal_ends_a_broker_with_its_exit_code(
     with serving(tmp_path, environment) as broker:
         assert broker.poll() is None
         broker.send_signal(how)
-        assert broker.wait(60) == code
+        try:
+            assert broker.wait(60) == code
+        finally:
+            broker.kill()
     assert (tmp_path / "here" / ".kafka_cleanshutdown").exists() == (code == 0)
 
 
