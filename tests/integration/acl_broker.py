@@ -4,6 +4,7 @@ log in by PLAIN.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from pathlib import Path
 
@@ -15,7 +16,10 @@ from barnabas.kafka.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialUpsertion,
 )
-from barnabas.kafka.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from barnabas.kafka.protocol.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
 from barnabas.kafka.protocol.messages.sasl_handshake import SaslHandshakeRequest
 
 _SALT = b"salt for tests"
@@ -78,12 +82,25 @@ def add_users(admin: Wire, *users: str) -> None:
     admin(AlterUserScramCredentialsRequest(upsertions=changes))
 
 
+def login_error(address: str, user: str, password: str = PASSWORD) -> int:
+    """Return the error code of the broker's answer to a login by PLAIN."""
+    with contextlib.closing(Wire(address)) as wire:
+        return _logged_in(wire, user, password).error_code
+
+
 def log_in(address: str, user: str, password: str = PASSWORD) -> Wire:
     """Return a connection on which the user has logged in by PLAIN."""
     wire = Wire(address)
-    wire(SaslHandshakeRequest(mechanism="PLAIN"), 1)
-    answer = wire(SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{password}".encode()), 2)
+    answer = _logged_in(wire, user, password)
     if answer.error_code:
         wire.close()
     assert answer.error_code == 0, answer.error_message
     return wire
+
+
+def _logged_in(wire: Wire, user: str, password: str) -> SaslAuthenticateResponse:
+    wire(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+    answer: SaslAuthenticateResponse = wire(
+        SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{password}".encode()), 2
+    )
+    return answer

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.integration.acl_broker import add_users, log_in
+from tests.integration.acl_broker import add_users, log_in, login_error
 from tests.integration.acl_walk import ANY_RULE
 from tests.integration.conftest import Wire
 
@@ -64,6 +64,7 @@ def test_every_broker_obeys_a_change_and_judges_what_another_one_forwards(cluste
             next(e.address for e in cluster._node(number)._broker.bound if e.name == "SASL_PLAINTEXT")
             for number in cluster.brokers
         ]
+        assert within(30, lambda: not any(login_error(address, "alice") for address in addresses))
         alices = [log_in(address, "alice") for address in addresses]
         for alice in alices:
             closed.callback(alice.close)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.integration.acl_broker import PASSWORD, add_users, log_in
+from tests.integration.acl_broker import add_users, log_in, login_error
 from tests.integration.acl_walk import ANY_RULE
 from tests.integration.cluster.test_acls import within
 from tests.integration.cluster.test_cut_off_from_zookeeper import Cuts, cuts  # noqa: F401
@@ -22,8 +22,6 @@ from barnabas.kafka.protocol.messages.alter_user_scram_credentials import (
 from barnabas.kafka.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from barnabas.kafka.protocol.messages.delete_acls import DeleteAclsRequest
 from barnabas.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from barnabas.kafka.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from barnabas.kafka.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from barnabas.kafka.security.acls import Operation, Permission, ResourceType
 from barnabas.testing import BarnabasCluster
 from barnabas.testing.running_broker import BrokerSettings
@@ -79,14 +77,6 @@ def known_to(wire: Wire) -> set[int]:
     return {broker.node_id for broker in wire(MetadataRequest(topics=[])).brokers}
 
 
-def login_error(wire: Wire, user: str) -> int:
-    """Return the error code of the broker's answer to a login."""
-    wire(SaslHandshakeRequest(mechanism="PLAIN"), 1)
-    answer = wire(SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{PASSWORD}".encode()), 2)
-    code: int = answer.error_code
-    return code
-
-
 def test_broker_takes_away_what_was_taken_while_it_was_cut_off(
     cuts: Cuts,  # noqa: F811
     ports: dict[int, int],
@@ -102,7 +92,7 @@ def test_broker_takes_away_what_was_taken_while_it_was_cut_off(
             return wire
 
         def is_known(user: str) -> bool:
-            return login_error(connect(2, ""), user) == ErrorCode.NONE
+            return login_error(f"127.0.0.1:{ports[2]}", user) == ErrorCode.NONE
 
         admin = connect(1)
         add_users(admin, "alice", "bob")
@@ -123,6 +113,6 @@ def test_broker_takes_away_what_was_taken_while_it_was_cut_off(
         cuts.heal(2)
         assert within(60, lambda: described(bob) == ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         assert alice.is_closed()
-        assert login_error(connect(2, ""), "alice") == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert login_error(f"127.0.0.1:{ports[2]}", "alice") == ErrorCode.SASL_AUTHENTICATION_FAILED
         assert within(30, lambda: is_known("carol"))
         assert within(30, lambda: described(connect(2, "carol")) == ErrorCode.NONE)
