@@ -20,6 +20,8 @@ IMPORTED = ".imported"
 SHARED = "cluster.json"
 #: the log directory of one of these brokers; the folder of a partition can have the same name
 _MEMBER = re.compile(r"broker-\d+")
+#: the file with the settings of one of them
+_SETTINGS = re.compile(r"broker-\d+\.toml")
 
 
 def check_alone(fs: FileSystem, folders: Sequence[str]) -> None:
@@ -33,7 +35,13 @@ def check_alone(fs: FileSystem, folders: Sequence[str]) -> None:
     """
     for folder in folders:
         members = _members(fs, folder)
-        if members and not _has(fs, folder, SHARED):  # not the first one of their log.dirs
+        if members and not _has(fs, folder, SHARED):
+            if _has_settings(fs, folder) and not embedded_files(fs, [folder]):  # their first start failed
+                raise StoreUnavailableError(
+                    f"{folder} has the data of {members} brokers: start them with `barnabas cluster start "
+                    f"--brokers {members} --data {folder}`"
+                )
+            # not the first one of their log.dirs
             raise StoreUnavailableError(
                 f"{folder} has the data of {members} brokers: start them with `barnabas start --brokers "
                 f"{members}` and every directory of their log.dirs, in the same order"
@@ -113,6 +121,11 @@ def _members(fs: FileSystem, folder: str) -> int:
         names = (entry.name for entry in fs.entries(folder) if _MEMBER.fullmatch(entry.name))
         return sum(exists(fs, f"{folder}/{name}/{checkpoints.META_PROPERTIES}") for name in names)
     return 0
+
+
+def _has_settings(fs: FileSystem, folder: str) -> bool:
+    """Whether `folder` has the settings of several brokers: it is the first one of their log.dirs."""
+    return any(_SETTINGS.fullmatch(entry.name) for entry in fs.entries(folder))
 
 
 def _properties(fs: FileSystem, folder: str) -> dict[str, str]:

@@ -12,8 +12,9 @@ from simulation.faulty_disk import FaultyDisk
 from barnabas.base.environment.filesystem import replace_file
 from barnabas.base.errors import ConfigError
 from barnabas.broker.config import BrokerConfig
-from barnabas.broker.metadata.folders import SHARED, cluster_of
+from barnabas.broker.metadata.folders import SHARED, check_alone, cluster_of
 from barnabas.broker.metadata.opening import check_store
+from barnabas.broker.metadata.store import StoreUnavailableError
 
 
 @pytest.mark.parametrize(
@@ -73,3 +74,24 @@ def test_cluster_of_a_log_directory_is_one_that_barnabas_start_runs(
     disk.make_directory(member)
     replace_file(disk, f"{parent.rstrip('/')}/{SHARED}", json.dumps(layout).encode())
     assert cluster_of(disk, [member]) == (parent if is_found else None)
+
+
+@pytest.mark.parametrize(
+    ("files", "command"),
+    [
+        (["broker-1.toml"], "`barnabas cluster start --brokers 1 --data /d`"),
+        (["broker-1.toml", "metadata-1.journal"], "`barnabas start --brokers 1` and"),
+        ([], "`barnabas start --brokers 1` and"),
+    ],
+)
+def test_lone_broker_in_the_folder_of_several_without_their_layout_names_their_command(
+    files: list[str], command: str
+) -> None:
+    """The first start of `barnabas cluster start` has failed, or this is another one of their log.dirs."""
+    disk = FaultyDisk()
+    disk.make_directory("/d")
+    disk.make_directory("/d/broker-1")
+    for name in ("broker-1/meta.properties", *files):
+        replace_file(disk, f"/d/{name}", b"")
+    with pytest.raises(StoreUnavailableError, match=f"has the data of 1 brokers: start them with {command}"):
+        check_alone(disk, ["/d"])
