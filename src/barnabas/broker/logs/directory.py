@@ -718,11 +718,11 @@ class LogDirectory:
         self.note_clean(topic_partition, offset)
         return True
 
-    def close(self, elsewhere: bytes = b"") -> None:
+    def close(self, elsewhere: bytes | None = None) -> None:
         """Flush and close every log. If nothing failed, mark the stop as clean. Errors are only logged.
 
-        If the broker has several log directories, first store `elsewhere`, the content of
-        `barnabas-logs-elsewhere`.
+        First store `elsewhere`, the content of `barnabas-logs-elsewhere`. Without that file, the next start
+        does not know what the other log directories of the broker have.
         """
         try:
             unflushed = self._flush_all()
@@ -733,7 +733,7 @@ class LogDirectory:
             self.high_watermark_checkpoint().run()
             self.cleaned_checkpoint().run()
             self._size_checkpoint().run()
-            if self.known_directories:
+            if elsewhere is not None:
                 Replacement(self.env.fs, f"{self.path}/{checkpoints.LOGS_ELSEWHERE}", elsewhere).run()
             if unflushed:
                 names = ", ".join(map(str, unflushed[:10])) + (", ..." if len(unflushed) > 10 else "")

@@ -94,6 +94,8 @@ class LogManager:
         #: logs that could not be opened, each with its directory; None if the log can be in a directory that
         #: cannot be read
         self._unreadable: dict[TopicPartition, LogDirectory | None] = {}
+        #: whether `load` has ended
+        self._is_loaded = False
         #: logs in `_unreadable` that `open_postponed` tries to open again
         self._postponed: dict[TopicPartition, _Postponed] = {}
         #: logs in `_unreadable` with a folder in several directories: the broker serves such a log only after
@@ -424,6 +426,7 @@ class LogManager:
         self._store_directories()
         for directory in self._directories:
             directory.forget_start()
+        self._is_loaded = True
 
     def _missing_directories(self) -> frozenset[str]:
         """Return the ids of the log directories that the broker had at its last start, and has no more.
@@ -957,18 +960,21 @@ class LogManager:
             except Exception:
                 log.exception("log directory %s could not be closed", directory.path)
 
-    def _logs_elsewhere(self, here: LogDirectory) -> bytes:
-        """Return the content of `barnabas-logs-elsewhere` for `here`.
+    def _logs_elsewhere(self, here: LogDirectory) -> bytes | None:
+        """Return the content of `barnabas-logs-elsewhere` for `here`; None if it is not known or not needed.
 
-        A log that is not open counts as one with records.
+        A log that is not open counts as one with records. If the start has failed, what `open` has read
+        still holds.
         """
         if not here.known_directories:
-            return b""
+            return None
+        if not self._is_loaded:
+            read = here.elsewhere
+            return None if read is None else checkpoints.encode_offsets(read.offsets, read.tags)
         offsets: dict[TopicPartition, Offset] = {}
         tags: dict[TopicPartition, int] = {}
-        closed = [tp for tp, directory in self._unreadable.items() if directory is not here]
         others = [directory for directory in self._directories if directory is not here]
-        for topic_partition in chain(closed, *(each.strangers for each in others)):
+        for topic_partition in chain(self._unreadable, *(each.strangers for each in others)):
             offsets[topic_partition] = 0
         for topic_partition, opened in chain.from_iterable(each.logs.items() for each in others):
             if not opened.files.is_blank:

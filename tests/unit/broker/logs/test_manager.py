@@ -768,6 +768,52 @@ def test_after_a_kill_all_that_can_be_in_a_missing_directory_waits_for_it(play, 
 
 
 @CLUSTERED
+@pytest.mark.parametrize("log_dirs", [["/a"], ["/a", "/b"]], ids=["without b", "with b"])
+@pytest.mark.parametrize("end", ["before load", "during load"])
+def test_a_start_that_fails_does_not_change_what_is_known_of_a_missing_directory(
+    play, is_clustered, log_dirs, end
+):
+    async def scenario(bench):
+        await fill_and_leave_blank(bench)
+        await bench.logs.stop()
+        failed = Bench(*log_dirs, disk=bench.disk, is_clustered=is_clustered)
+        if end == "during load":
+            load = asyncio.ensure_future(failed.logs.load(hosted("tuvw"), lambda _: CONFIG))
+            await asyncio.sleep(0)
+            load.cancel()
+            await asyncio.wait([load])
+        await failed.logs.stop()
+        again = await restart(bench, "/a", is_clustered=is_clustered)
+        assert "u" not in served(again)
+        assert served(again)["t"] == 3
+        await again.logs.stop()
+        again = await restart(bench, "/a", "/b", is_clustered=is_clustered)
+        assert served(again)["u"] == 3
+        await again.logs.stop()
+
+    play(scenario)
+
+
+def test_a_replica_that_could_not_begin_anew_is_not_taken_for_one_without_records(play):
+    async def scenario(bench):
+        await fill_and_leave_blank(bench)
+        await bench.logs.stop()
+        bench.disk.refuse = lambda operation, path: (
+            OSError(errno.EACCES, "x")
+            if operation == "write" and path.endswith("partition.metadata")
+            else None
+        )
+        again = await restart(bench, "/a", is_clustered=True)
+        bench.disk.refuse = None
+        await again.logs.stop()
+        again = await restart(bench, "/a", is_clustered=True)
+        assert "u" not in served(again)
+        await again.logs.stop()
+
+    play(scenario)
+
+
+@CLUSTERED
 @pytest.mark.parametrize("damage", ["missing", "torn"])
 def test_without_the_list_of_logs_elsewhere_all_that_can_be_in_a_missing_directory_waits(
     play, is_clustered, damage
