@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from pathlib import Path
 
 import pytest
@@ -129,6 +130,17 @@ def test_a_member_that_becomes_lone_leaves_the_cluster_and_its_lock_behind(folde
     conversion.make_lone(folder, 7, [])
     assert decode_properties((folder.path / "meta.properties").read_bytes()) == {"node.id": "7"}
     assert not (folder.path / ".lock").exists()
+
+
+def test_a_broker_does_not_become_lone_while_a_log_directory_is_not_mounted(folder):
+    conversion.make_member(folder, 7)
+    *_, last = folder.log_dirs
+    shutil.move(folder.log_dir_of(last, 7), folder.path.parent / "unmounted")
+    with pytest.raises(ClusterFolderError, match=r"has no files of broker 7: mount its disk"):
+        conversion.make_lone(folder, 7, [])
+    shutil.move(folder.path.parent / "unmounted", folder.log_dir_of(last, 7))
+    conversion.make_lone(folder, 7, [])
+    assert files(folder) == LONE
 
 
 def test_folders_of_brokers_that_leave_are_kept_under_another_name(folder):

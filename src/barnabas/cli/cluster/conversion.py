@@ -89,9 +89,22 @@ def make_lone(folder: ClusterFolder, broker: BrokerId, others: Collection[Broker
         others: all other brokers of the cluster; they must have no partitions (`require_drained`).
 
     Raises:
+        ClusterFolderError: a log directory has no files of the broker. Its disk may not be mounted.
         OSError: a file cannot be moved. The next call continues.
     """
     fs = OsFileSystem()
+    for directory in folder.log_dirs:
+        places = (
+            folder.log_dir_of(directory, broker),
+            directory / _MOVING,
+            directory / checkpoints.META_PROPERTIES,
+        )
+        if not any(place.exists() for place in places):
+            rest = ",".join(str(each) for each in folder.log_dirs if each != directory)
+            raise ClusterFolderError(
+                f"{directory} has no files of broker {broker}: mount its disk; if it is lost, "
+                f"add --set log.dirs={rest}"
+            )
     retire(folder, others)
     for directory in folder.log_dirs:
         member, moving = folder.log_dir_of(directory, broker), directory / _MOVING

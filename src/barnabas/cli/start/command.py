@@ -175,6 +175,10 @@ def start(
         if layout is not None:
             values.setdefault("node.id", str(machine.make_lone(folder, layout)))
             values["log.dirs"] = ",".join(map(str, folder.log_dirs))
+            if len(folder.log_dirs) > 1 and not are_named:
+                click.echo(
+                    f"from now on, start the broker with --set log.dirs={values['log.dirs']}", err=True
+                )
     secured = None
     if is_secure:
         from barnabas.cli.secure import secure
