@@ -229,6 +229,19 @@ class LogManager:
         if cleaned_to is not None:
             directory.note_clean(topic_partition, cleaned_to)  # `_is_outdated` needs it
 
+    async def store_cleaned(self, directory: LogDirectory) -> None:
+        """Write the cleaned checkpoint of `directory`, if it has changed.
+
+        Call it before a copy in `directory` gets its first record: `_is_outdated` needs it after a crash.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, the disk failed.
+        """
+        try:
+            await self.checkpoint_one(directory, LogDirectory.cleaned_checkpoint)
+        except OSError as error:
+            raise directory.env.handle_error("a checkpoint", error) from error
+
     def drop_copy(self, topic_partition: TopicPartition) -> None:
         """Cancel the move of a log, if there is one, and delete the copy. The log stays where it is."""
         directory = self.copy_of(topic_partition)
@@ -866,7 +879,11 @@ class LogManager:
             self._run(TreeRemoval(directory.env.fs, path))
             return True
         if self._is_outdated(topic_partition, directory):
-            log.warning("%s is older than the last compaction of the log: the broker does not use it", path)
+            log.warning(
+                "%s %s older than the last compaction of the log: the broker does not use it",
+                path,
+                "is" if topic_partition in directory.cleaned_to else "may be",
+            )
             if self._put_away(directory, copy, current):
                 again[topic_partition] = current
             return True
@@ -885,7 +902,7 @@ class LogManager:
         return True
 
     def _is_outdated(self, topic_partition: TopicPartition, directory: LogDirectory) -> bool:
-        """Whether a log was compacted after its copy in `directory` was created.
+        """Whether a log was, or may have been, compacted after its copy in `directory` was created.
 
         This is possible while the broker runs without `directory`. The copy may have records of deleted keys,
         and the log no longer has the tombstones.

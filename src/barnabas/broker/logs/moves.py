@@ -161,6 +161,7 @@ class LogMoves:
             _GivenUpError: the move cannot be completed.
             KafkaError, OSError: the move cannot be completed now; a later attempt may succeed.
         """
+        await self._logs.store_cleaned(target)
         pause = _FIRST_RETRY
         while target.failure is None and target.futures.get(topic_partition) is future:
             current = self._logs.get(topic_partition)

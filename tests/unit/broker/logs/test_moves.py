@@ -24,6 +24,7 @@ from barnabas.broker.logs import manager as manager_module
 from barnabas.broker.logs.cleaner import LogCleaner
 from barnabas.broker.logs.manager import LogManager
 from barnabas.broker.logs.moves import LogMoves
+from barnabas.broker.storage.checkpoints import CLEANED
 from barnabas.broker.storage.incomplete import Mark
 from barnabas.broker.storage.retention import delete_old_segments
 from barnabas.broker.storage.truncation import (
@@ -1239,6 +1240,66 @@ def test_a_start_goes_on_with_the_copy_of_a_compacted_log_that_was_not_compacted
         compacted = await CompactedLog.load(again)
         assert again.logs.directory_at("/b").futures[T0].files.path == future.files.path
         await again.moved()
+        await compacted.stop()
+
+    play(scenario, replica_alter_log_dirs_io_max_bytes_per_second=300)
+
+
+def test_after_each_power_cut_the_move_of_a_compacted_log_continues_with_the_same_copy(play, caplog):
+    async def scenario(bench):
+        compacted = CompactedLog.create(bench)
+        await compacted.clean_thrice()
+        bench.moves.begin(T0, "/b")
+        future = bench.logs.directory_at("/b").futures[T0]
+        for _ in range(2):
+            end = future.log_end_offset
+            await bench.until(lambda: future.log_end_offset > end)  # noqa: B023
+            future.flush()
+            end, path = future.log_end_offset, future.files.path
+            await bench.moves.stop()
+            bench.disk.crash(random.Random(1))
+            bench = Bench(bench.disk, replica_alter_log_dirs_io_max_bytes_per_second=300)
+            compacted = await CompactedLog.load(bench)
+            future = bench.logs.directory_at("/b").futures[T0]
+            assert (future.files.path, future.log_end_offset) == (path, end)
+        await bench.moved()
+        assert b"gone" not in compacted.state()
+        await compacted.stop()
+
+    play(scenario, replica_alter_log_dirs_io_max_bytes_per_second=300)
+    assert "does not use it" not in caplog.text
+
+
+def test_no_record_is_copied_before_the_copys_disk_has_stored_up_to_where_the_log_is_compacted(play):
+    async def scenario(bench):
+        compacted = CompactedLog.create(bench)
+        await compacted.clean_thrice()
+        full = OSError(errno.ENOSPC, "full")
+        bench.disk.refuse = lambda operation, path: full if path.startswith(f"/b/{CLEANED}") else None
+        bench.moves.begin(T0, "/b")
+        future = bench.logs.directory_at("/b").futures[T0]
+        await asyncio.sleep(60)
+        assert future.log_start_offset == future.log_end_offset
+        bench.disk.refuse = None
+        await bench.moved()
+        await compacted.stop()
+
+    play(scenario)
+
+
+def test_a_start_says_if_it_does_not_know_whether_a_copy_is_older_than_the_compaction(play, caplog):
+    async def scenario(bench):
+        compacted = CompactedLog.create(bench)
+        await compacted.clean_thrice()
+        bench.moves.begin(T0, "/b")
+        future = bench.logs.directory_at("/b").futures[T0]
+        await bench.until(lambda: future.log_end_offset > 0)
+        await compacted.stop()
+        bench.disk.remove(f"/b/{CLEANED}")
+        again = Bench(bench.disk)
+        compacted = await CompactedLog.load(again)
+        await again.moved()
+        assert f"{future.files.path} may be older than the last compaction of the log" in caplog.text
         await compacted.stop()
 
     play(scenario, replica_alter_log_dirs_io_max_bytes_per_second=300)
