@@ -41,6 +41,8 @@ _READ_AT_START = ("LANG", "LC_", "LD_", "PYTHON", "TZ")
 #: the number of the system call clone
 _CLONE = {"x86_64": 56, "aarch64": 220}.get(platform.machine()) if sys.platform == "linux" else None
 _CLONE_PARENT = 0x8000
+#: the signals that a process ignores if its parent does, and that a test can change after the server's start
+_INHERITED = (signal.SIGHUP, signal.SIGQUIT)
 _PIPES = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
 #: The options of Popen that the server does not know.
 _DEFAULTS: dict[str, Any] = {
@@ -73,6 +75,8 @@ class Call(NamedTuple):
     folder: str
     umask: int
     has_own_session: bool
+    #: those of `_INHERITED` that the process ignores
+    ignored: list[int]
 
 
 # -- in the process of the tests
@@ -118,7 +122,9 @@ def _call(args: Any, cwd: Any, env: Any, start_new_session: bool, **options: Any
         return None
     if _read_at_start(environment) != _read_at_start(_at_start):
         return None
-    return Call(module, more, environment, os.fspath(cwd or Path.cwd()), _umask(), start_new_session)
+    folder = os.fspath(cwd or Path.cwd())
+    ignored = [int(number) for number in _INHERITED if signal.getsignal(number) is signal.SIG_IGN]
+    return Call(module, more, environment, folder, _umask(), start_new_session, ignored)
 
 
 def _umask() -> int:
@@ -241,6 +247,8 @@ def become(call: Call, answer: int) -> None:
     if call.has_own_session:
         os.setsid()
     os.umask(call.umask)
+    for number in _INHERITED:
+        signal.signal(number, signal.SIG_IGN if number in call.ignored else signal.SIG_DFL)
     os.chdir(call.folder)
     os.environ.clear()
     os.environ.update(call.environment)

@@ -68,7 +68,11 @@ def serving(folder: Path, environment: dict[str, str], *words: str, **more: Any)
 
 @pytest.fixture
 def default_sigquit() -> Iterator[None]:
-    """Let SIGQUIT end processes: a shell starts a background process with SIGQUIT ignored."""
+    """Let SIGQUIT end processes: a shell starts a background process with SIGQUIT ignored.
+
+    The process that forks the brokers ignores it, too, if it runs already.
+    """
+    forked_barnabas.server()
     before = signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGQUIT, before)
