@@ -27,7 +27,7 @@ _NO_PROCESS = Context()
 #: a coroutine may await in its `finally` blocks when it is closed: so many times it is closed again
 _CLOSINGS = 10
 
-#: from so many tasks of a process on, it forgets those that have ended
+#: a process with at least this number of tasks forgets the tasks that have ended
 _FEW_TASKS = 64
 
 

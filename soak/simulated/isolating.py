@@ -32,7 +32,7 @@ class _Check:
     reached: frozenset[BrokerId]
 
     def has_failed(self, controller: BrokerId, own: BrokerId) -> bool:
-        """Return whether this was a check of `controller`, and nobody who matters answered."""
+        """Return whether `controller` led the cluster during the check, and no answer that counts came."""
         wanted = self.reached if own == controller else self.reached & {controller}
         return self.controllers == (controller, controller) and not wanted
 

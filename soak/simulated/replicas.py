@@ -257,7 +257,7 @@ class Replicas:
     ) -> None:
         oracle = self._oracles.get(seen.key)
         if oracle is None:
-            return  # nobody has led it yet
+            return  # no leader has committed a record yet
         log = seen.log
         due = partition._flushes._due
         look = (

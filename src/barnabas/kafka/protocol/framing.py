@@ -79,51 +79,58 @@ class FrameDecoder:
                     break
                 frames.append(data[start + 4 : stop])
                 start = stop
+        if start == end:
+            return frames
         try:
-            while start < end:
-                if self.large is not None:
-                    taken = data[start : start + self.large.missing]
-                    start += len(taken)
-                    whole = self.large.append(taken)
-                    if whole is not None:
-                        self.large = None
-                        frames.append(whole)
-                elif self._missing:
-                    taken = data[start : start + self._missing]
-                    self._partial += taken
-                    self._missing -= len(taken)
-                    start += len(taken)
-                    if not self._missing:
-                        frames.append(self._partial)
-                        self._partial = bytearray()
-                elif not self._partial and end - start >= 4:
-                    size = self._size(data, start)
-                    start += 4
-                    if end - start >= size:
-                        frames.append(data[start : start + size])
-                        start += size
-                    elif size - (end - start) > LARGE:
-                        self.large = LargeFrame(size, memoryview(data)[start:])
-                        start = end
-                    else:
-                        self._missing = size
-                else:
-                    taken = data[start : start + 4 - len(self._partial)]
-                    self._partial += taken
-                    start += len(taken)
-                    if len(self._partial) == 4:
-                        size = self._size(self._partial, 0)
-                        self._partial = bytearray()
-                        if size > LARGE:
-                            self.large = LargeFrame(size, b"")
-                        elif size:
-                            self._missing = size
-                        else:
-                            frames.append(b"")
+            self._take(data, start, frames)
         except ProtocolError as error:
             self.refused = str(error)
             frames.append(b"")
         return frames
+
+    def _take(self, data: bytes, start: int, frames: list[Readable]) -> None:
+        """Append to `frames` what `data` completes from `start` on. Raise ProtocolError for a wrong size."""
+        end = len(data)
+        while start < end:
+            if self.large is not None:
+                taken = data[start : start + self.large.missing]
+                start += len(taken)
+                whole = self.large.append(taken)
+                if whole is not None:
+                    self.large = None
+                    frames.append(whole)
+            elif self._missing:
+                taken = data[start : start + self._missing]
+                self._partial += taken
+                self._missing -= len(taken)
+                start += len(taken)
+                if not self._missing:
+                    frames.append(self._partial)
+                    self._partial = bytearray()
+            elif not self._partial and end - start >= 4:
+                size = self._size(data, start)
+                start += 4
+                if end - start >= size:
+                    frames.append(data[start : start + size])
+                    start += size
+                elif size - (end - start) > LARGE:
+                    self.large = LargeFrame(size, memoryview(data)[start:])
+                    start = end
+                else:
+                    self._missing = size
+            else:
+                taken = data[start : start + 4 - len(self._partial)]
+                self._partial += taken
+                start += len(taken)
+                if len(self._partial) == 4:
+                    size = self._size(self._partial, 0)
+                    self._partial = bytearray()
+                    if size > LARGE:
+                        self.large = LargeFrame(size, b"")
+                    elif size:
+                        self._missing = size
+                    else:
+                        frames.append(b"")
 
     @property
     def pending(self) -> int:
