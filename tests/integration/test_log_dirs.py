@@ -48,15 +48,23 @@ def test_partitions_are_spread_evenly(paths, start, connect, make_topic):
     assert [len(folders(path, topic)) for path in paths] == [3, 3]
 
 
+def topic_in_both(paths, wire, make_topic, produce, batch):
+    """Create a topic with a record in each of two partitions.
+
+    Return the topic, and the partition that is in the second directory.
+    """
+    topic = make_topic(2, by=wire)
+    for partition in (0, 1):
+        produce(topic, batch(b"%d" % partition), partition=partition, by=wire)
+    return topic, next(each for each in (0, 1) if (paths[1] / f"{topic.name}-{each}").is_dir())
+
+
 def test_what_lies_in_an_unreadable_directory_is_an_error_and_is_not_made_anew(
     paths, start, connect, make_topic, produce, batch, fetch_request, read_values
 ):
     broker = start()
     wire = connect(broker)
-    topic = make_topic(2, by=wire)
-    for partition in (0, 1):
-        produce(topic, batch(b"%d" % partition), partition=partition, by=wire)
-    away = next(partition for partition in (0, 1) if (paths[1] / f"{topic.name}-{partition}").is_dir())
+    topic, away = topic_in_both(paths, wire, make_topic, produce, batch)
     broker.stop()
 
     kept = paths[1].rename(paths[1].with_name("kept"))
@@ -84,10 +92,7 @@ def test_a_directory_that_is_not_named_any_more_loses_nothing_until_a_repair_for
 ):
     broker = start()
     wire = connect(broker)
-    topic = make_topic(2, by=wire)
-    for partition in (0, 1):
-        produce(topic, batch(b"%d" % partition), partition=partition, by=wire)
-    away = next(partition for partition in (0, 1) if (paths[1] / f"{topic.name}-{partition}").is_dir())
+    topic, away = topic_in_both(paths, wire, make_topic, produce, batch)
     broker.stop()
 
     def codes_without_second(value):
