@@ -9,6 +9,8 @@ line of an operation before the operation, with one system call. So the line sur
                 tombstone: true if the record has no value, which deletes its key
     ack         id, offset (-1: the client does not know it)
     nack        id, error, unknown (false: the client certainly did not send it)
+    former      id: the client sends the record to a broker that does not know yet that the topic was deleted,
+                so readers can receive it from the deleted topic
     init        InitProducerId is called;   inited: it returned
     begin       txn
     offsets     txn, group, offsets [[topic, partition, offset], ...]: the transaction will commit these

@@ -67,6 +67,8 @@ class Send:
     outcome: Outcome = Outcome.UNKNOWN
     offset: int = -1
     tombstone: bool = False
+    #: whether a broker that still had the deleted topic of this name can have stored it there
+    is_former: bool = False
 
 
 @dataclass(slots=True)
@@ -349,6 +351,9 @@ class _Reader:
         send = self._history.sends[event["id"]]
         send.done = event["at"]
         send.outcome = Outcome.UNKNOWN if event["unknown"] else Outcome.FAILED
+
+    def _former(self, event: Event) -> None:
+        self._history.sends[event["id"]].is_former = True
 
     def _init(self, event: Event) -> None:
         self._init_under_way = Init(event["at"])

@@ -48,7 +48,9 @@ def _content(history: History, session: Session) -> Iterator[Finding]:
         client = session.process.client
         send = history.sends.get(read.id)
         there = everything.records.get(read.offset)
-        gone = there is None and (send is None or may_be_gone(history, send, everything, read.offset))
+        gone = there is None and (
+            send is None or send.is_former or may_be_gone(history, send, everything, read.offset)
+        )
         if there is None and not gone:
             yield Finding("lost-read", f"{read.id} was read and is not in {named(place)}", evidence, client)
         elif (there or read.id) != read.id and not _is_former(history, send):
@@ -86,9 +88,9 @@ def _may_be_compacted_since(history: History, send: Send | None, offset: int) ->
 
 def _is_former(history: History, send: Send | None) -> bool:
     """Return whether a record can be from a deleted topic. A consumer can still have such a record in its
-    buffer.
+    buffer, and a broker that does not know of the deletion still serves it.
     """
-    return send is not None and history.may_be_removed(send.place[0], send.at)
+    return send is not None and (send.is_former or history.may_be_removed(send.place[0], send.at))
 
 
 def _order(history: History, session: Session) -> Iterator[Finding]:

@@ -150,6 +150,10 @@ class Writer:
     def failed(self, draft_id: str, error: object, *, unknown: bool = True) -> None:
         self._recorder.note("nack", id=draft_id, error=str(error), unknown=unknown)
 
+    def to_former_topic(self, draft_id: str) -> None:
+        """Note that the broker to which the record is sent still has the deleted topic of this name."""
+        self._recorder.note("former", id=draft_id)
+
     def gave_up(self, why: str, seconds: float) -> None:
         """Note that this client waits forever, with the broker's state at this time. The state shows who
         causes the wait.

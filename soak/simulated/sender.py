@@ -185,6 +185,9 @@ class Sender:
         topic, partition = place
         known = self._client.stage.known_by(leader, topic, partition)
         batch.topic_id = None if known is None else known.topic_id
+        if self._is_gone(place, batch):
+            for draft in batch.drafts:
+                self._writer.to_former_topic(draft.id)
         request = ProduceRequest(
             transactional_id=self._transactional_id,
             acks=-1,
@@ -200,7 +203,7 @@ class Sender:
         return self._client.channel(leader).submit(request, max_version=self._max_version)
 
     def _is_gone(self, place: Place, batch: _Batch) -> bool:
-        """Return whether a former leader stored the batch in the log of a deleted topic."""
+        """Return whether the leader to which the batch was sent still has the log of a deleted topic."""
         decided = self._client.stage.decided(*place)
         now = None if decided is None else decided.topic_id
         return batch.topic_id is not None and batch.topic_id != now

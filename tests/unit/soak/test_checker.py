@@ -133,6 +133,21 @@ def test_record_that_was_read_and_is_not_in_the_log_is_a_lost_read():
     assert found(world) == ["lost-read"]
 
 
+def test_record_in_the_deleted_topic_may_be_read_but_an_acknowledged_one_is_not_excused():
+    world = World(A)
+    producer, consumer = world.producer(), world.consumer()
+    former = producer.send(A, answered=False)
+    acknowledged = producer.send(A)
+    consumer.assign(A)
+    consumer.poll()
+    for record in (former, acknowledged):
+        world.note("p", "former", id=record)
+    drop(world.survey(), A, former)
+    assert found(world) == []
+    drop(world, A, acknowledged)
+    assert found(world) == ["lost-write"]
+
+
 def test_offset_that_holds_another_record_than_was_read_has_moved():
     world = World(A)
     producer, consumer = world.producer(), world.consumer()
