@@ -261,6 +261,25 @@ def test_what_a_crash_has_left_is_committed_only_when_it_is_fsynced(lead, append
     assert log.high_watermark == 5
 
 
+def test_a_new_leader_requests_the_fsync_that_a_failed_truncation_left_out(lead, append):
+    """Simulation seed 1000726: the truncation lowered the recovery point, then the disk was full. The replica
+    became the leader, its coordinator waited for the high watermark, and so nobody appended.
+    """
+    log = lead(led(isr=(1,), replicas=(1,))).log
+    due = []
+    partition = Partition(log, led(isr=(1,), replicas=(1,)), 1, flush_every=1, on_flush_due=due.append)
+    append(partition, count=3)
+    log.flush()
+    partition.update(PartitionState(replicas=(1, 2), isr=(2,), leader=2, leader_epoch=6, partition_epoch=8))
+    log.files.lower_recovery_point(1)
+    due.clear()
+    partition.update(led(isr=(1,), replicas=(1, 2), epoch=7, partition_epoch=9))
+    assert due == [partition]
+    log.flush()
+    partition.check_in_sync()
+    assert log.high_watermark == 3
+
+
 def append_to(log, count):
     for _ in range(count):
         log.append_as_leader(encode_batch([Record(None, b"v", timestamp=1_700_000_000_000)]), 0)

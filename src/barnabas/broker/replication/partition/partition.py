@@ -145,6 +145,10 @@ class Partition:
         self.state = state
         was = self._role
         self._apply_role()
+        if self._role is not was:
+            # The high watermark of a new leader waits for this fsync, which a failed truncation can have left
+            # out. Perhaps no append follows: a coordinator first waits for the high watermark.
+            self._flushes.flush_if_due()
         if self._role is not was or state.leader_epoch != known.leader_epoch or state.leader != known.leader:
             self._wake()
 
