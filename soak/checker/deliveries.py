@@ -165,7 +165,8 @@ class ShareReader:
             verdict = Verdict(request, kind)
             verdicts.append(((topic, partition), verdict))
             delivery = self._latest.get(((topic, partition), offset))
-            if delivery is not None:
+            # A gap is a later delivery of the offset: without a record, which compaction has removed.
+            if delivery is not None and kind != GAP:
                 delivery.verdicts.append(verdict)
 
     def acknowledged(self, event: Event) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from soak.checker import check
-from soak.checker.deliveries import ACCEPT, REJECT, RELEASE, RENEW
+from soak.checker.deliveries import ACCEPT, GAP, REJECT, RELEASE, RENEW
 from tests.unit.soak.world import World
 
 A = ("a", 0)
@@ -178,6 +178,18 @@ def test_late_acknowledgement_of_a_record_that_compaction_has_removed_is_accepte
     jobs.world.logs[A][0] = (None, None, None)
     jobs.acknowledge("one", (0, ACCEPT))
     assert jobs.found(start=2) == []
+
+
+def test_gap_where_compaction_has_removed_a_record_is_no_acknowledgement_of_an_earlier_delivery():
+    jobs = Jobs()
+    jobs.fetch("one", (0, 1))
+    jobs.fetch("two", (0, 1), lease="leader 2")
+    jobs.acknowledge("two", (0, RELEASE))
+    jobs.fetch("one", lease="leader 2")
+    jobs.acknowledge("one", (0, GAP))
+    jobs.fetch("two", (0, 2), lease="leader 2")
+    jobs.acknowledge("two", (0, ACCEPT))
+    assert jobs.found(start=1) == []
 
 
 def test_count_of_deliveries_that_falls():

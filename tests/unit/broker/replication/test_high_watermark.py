@@ -263,7 +263,7 @@ def test_what_a_crash_has_left_is_committed_only_when_it_is_fsynced(lead, append
 
 def test_a_new_leader_requests_the_fsync_that_a_failed_truncation_left_out(lead, append):
     """Simulation seed 1000726: the truncation lowered the recovery point, then the disk was full. The replica
-    became the leader, its coordinator waited for the high watermark, and so nobody appended.
+    became the leader, its coordinator waited for the high watermark, and so no client appended.
     """
     log = lead(led(isr=(1,), replicas=(1,))).log
     due = []
