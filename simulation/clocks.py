@@ -36,9 +36,11 @@ class VirtualClock:
         self._threads = threads
         self._start_ms = start_ms
         self._readings = 0
+        #: milliseconds by which the time of day is wrong: a test sets the clock ahead or back by it
+        self.ahead_ms = 0
 
     def now_ms(self) -> int:
-        return self._start_ms + round(self._seconds() * 1000)
+        return self._start_ms + self.ahead_ms + round(self._seconds() * 1000)
 
     def monotonic(self) -> float:
         self._readings += 1
@@ -53,9 +55,11 @@ class ManualClock:
 
     def __init__(self, start_ms: int = START_MS) -> None:
         self._now_ms = start_ms
+        #: milliseconds by which the time of day is wrong. The monotonic clock does not have this error
+        self.ahead_ms = 0
 
     def now_ms(self) -> int:
-        return self._now_ms
+        return self._now_ms + self.ahead_ms
 
     def monotonic(self) -> float:
         return self._now_ms / 1000

@@ -110,7 +110,8 @@ def describe(transactional_id: str, as_json: bool, bootstrap_server: str) -> Non
     """Show the transaction of TRANSACTIONAL_ID."""
     with _connect(bootstrap_server) as cluster:
         found = cluster.describe(transactional_id)
-    age = None if found.started_ms is None else int(time.time() * 1000) - found.started_ms
+    # The clock of this machine may be behind the coordinator's.
+    age = None if found.started_ms is None else max(0, int(time.time() * 1000) - found.started_ms)
     is_open = found.state == "Ongoing"
     if as_json:
         print_json(

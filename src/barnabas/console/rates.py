@@ -27,8 +27,8 @@ class Rates:
         self._lock = threading.Lock()
         self._seen: dict[TopicPartition, tuple[float, int]] = {}
         self._rates: dict[TopicPartition, float] = {}
-        #: the samples by topic ("" for all), of the topics that pages have shown last
-        self._samples: dict[str, deque[Sample]] = {}
+        #: by topic ("" for all): the monotonic times of samples, and the rates. Of the topics shown last
+        self._samples: dict[str, deque[tuple[float, float]]] = {}
 
     def note(self, ends: Mapping[TopicPartition, int]) -> None:
         """Update the rates with the present end offsets of partitions."""
@@ -60,15 +60,16 @@ class Rates:
         The topic "" means all topics. There are samples only for times at which a page was open.
         """
         rate = self.of(topic) if topic else self.total()
+        now = time.monotonic()
         with self._lock:
             samples = self._samples.pop(topic, None) or deque(maxlen=_SAMPLES)
             self._samples[topic] = samples
             while len(self._samples) > _SAMPLED:
                 del self._samples[next(iter(self._samples))]
-            if rate is not None and (not samples or now_ms - samples[-1][0] >= _SAMPLE_S * 1000):
-                samples.append((now_ms, rate))
-            oldest = now_ms - _SAMPLES * _SAMPLE_S * 1000
-            return [sample for sample in samples if sample[0] >= oldest]
+            if rate is not None and (not samples or now - samples[-1][0] >= _SAMPLE_S):
+                samples.append((now, rate))
+            ages = ((now - at, then) for at, then in samples)
+            return [(now_ms - round(age * 1000), then) for age, then in ages if age <= _SAMPLES * _SAMPLE_S]
 
     def by_topic(self) -> dict[str, float]:
         """Return the rate of each topic that has one, in records a second."""

@@ -32,6 +32,21 @@ def test_the_history_has_a_sample_every_few_seconds_for_half_an_hour(clock):
     assert [rate for _, rate in known.history("", int(clock[0] * 1000))] == [10.0]
 
 
+@pytest.mark.parametrize("jump_ms", [-86_400_000, 86_400_000])
+def test_the_history_goes_on_after_the_clock_is_set(clock, jump_ms):
+    known = Rates()
+    for n in range(60):
+        clock[0] = 1000.0 + n
+        known.note({PLACE: n * 10})
+        before = known.history("orders", int(clock[0] * 1000))
+    for n in range(60, 120):
+        clock[0] = 1000.0 + n
+        known.note({PLACE: n * 10})
+        after = known.history("orders", int(clock[0] * 1000) + jump_ms)
+    assert len(after) == len(before) + 12
+    assert {b - a for (a, _), (b, _) in pairwise(after)} == {5000}, "one line, in the present time"
+
+
 def test_the_history_is_of_topics_that_are_looked_at_and_of_few(clock):
     known = Rates()
     for n in range(1000):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
@@ -17,8 +18,8 @@ from barnabas.broker.storage.open_files import OpenFiles
 
 logger = logging.getLogger(__name__)
 
-#: how often refused requests are logged at most, for each kind of error: clients retry at once
-_LOG_EVERY_MS = 10_000
+#: least seconds between two log lines about refused requests, for each kind of error: clients retry at once
+_LOG_EVERY_S = 10
 
 
 @dataclass(slots=True)
@@ -36,8 +37,8 @@ class LogEnvironment:
     failure: OSError | None = None
     #: called once, when the directory goes offline
     on_failure: Callable[[OSError], None] | None = None
-    #: by errno: when such an error was last logged, and how often it has occurred since
-    _logged: dict[int | None, tuple[int, int]] = field(default_factory=dict)
+    #: by errno: the monotonic time when such an error was last logged, and how often it has occurred since
+    _logged: dict[int | None, tuple[float, int]] = field(default_factory=dict)
     #: called before a truncation removes records that may have been flushed, with the log's new end
     before_truncation: Callable[[TopicPartition, int], None] | None = None
 
@@ -61,14 +62,14 @@ class LogEnvironment:
 
         Log an error, but at most one with the same errno in 10 seconds.
         """
-        now_ms = self.clock.now_ms()
-        since_ms, more = self._logged.get(error.errno, (now_ms - _LOG_EVERY_MS, 0))
-        if now_ms - since_ms >= _LOG_EVERY_MS:
-            self._logged[error.errno] = (now_ms, 0)
+        now = self.clock.monotonic()
+        since, more = self._logged.get(error.errno, (-math.inf, 0))
+        if now - since >= _LOG_EVERY_S:
+            self._logged[error.errno] = (now, 0)
             also = f" (and {more} more like this before)" if more else ""
             logger.warning("%s in %s has failed: %s%s", what, self.path, error, also)
         else:
-            self._logged[error.errno] = (since_ms, more + 1)
+            self._logged[error.errno] = (since, more + 1)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{what}: {error}")
 
     def fail(self, error: OSError) -> KafkaError:

@@ -331,6 +331,15 @@ def test_refusals_of_one_kind_are_counted_until_they_are_told_again(bench, caplo
     assert [line.partition(" (and ")[2] for line in caplog.messages] == ["", "3 more like this before)"]
 
 
+def test_errors_are_still_logged_after_the_clock_is_set_back(bench, caplog):
+    env, full = bench.directory.env, OSError(errno.ENOSPC, "full")
+    env.operation_error("logs-0", full)
+    bench.clock.ahead_ms = -86_400_000
+    bench.clock.advance(10_000)
+    env.operation_error("logs-0", full)
+    assert len(caplog.messages) == 2
+
+
 def log_with_closed_files(bench):
     """Return a log of three records, and its active segment. The next append must open all files."""
     bench.configure(index_interval_bytes=1)

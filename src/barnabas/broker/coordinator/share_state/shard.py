@@ -258,9 +258,12 @@ class ShareShard:
         return self._snapshot(key, held.state, None, created_ms=held.snapshot.created_ms)
 
     def is_old(self, held: StoredState) -> bool:
-        """Whether the snapshot is at least ``share.coordinator.cold.partition.snapshot.interval.ms`` old."""
+        """Whether the snapshot is at least ``share.coordinator.cold.partition.snapshot.interval.ms`` old.
+
+        A snapshot from the future also counts as old: the clock was set back, perhaps by days.
+        """
         age_ms = self._context.clock.now_ms() - held.snapshot.written_ms
-        return age_ms >= self._view.config.share_coordinator_cold_partition_snapshot_interval_ms
+        return not 0 <= age_ms < self._view.config.share_coordinator_cold_partition_snapshot_interval_ms
 
     def needed_from(self) -> Offset:
         """Return the offset below which newer snapshots have superseded all records.

@@ -32,8 +32,8 @@ _LAST_EPOCH = 2**31 - 1
 _NOTED_A_STEP = 200
 _OVER = object()
 
-#: How long a session must have been idle before another may replace it, in milliseconds.
-MIN_EVICTION_MS = 120_000
+#: How long a session must have been idle before another may replace it, in seconds.
+MIN_EVICTION_S = 120
 
 #: How many partitions the sessions have at most, together: each takes about 350 bytes.
 MAX_PARTITIONS = 400_000
@@ -245,7 +245,8 @@ class FetchSession:
             t.key: t for t in targets or requested(request, self.target)
         }
         self.ready: dict[FetchTarget, None] = dict.fromkeys(self.targets.values())
-        self.used_at_ms = 0
+        #: the monotonic time of the last request
+        self.used_at = 0.0
         self.owner = ANONYMOUS
         #: the fetches that wait, of which there is rarely more than one
         self._fetches: list[TargetListener] = []
@@ -644,7 +645,7 @@ class FetchSessions:
         if not self._sessions:
             return False
         oldest = next(iter(self._sessions.values()))
-        if self._clock.now_ms() - oldest.used_at_ms <= MIN_EVICTION_MS:
+        if self._clock.monotonic() - oldest.used_at <= MIN_EVICTION_S:
             return False
         self._drop(oldest.session_id)
         return True
@@ -656,7 +657,7 @@ class FetchSessions:
             session.close()
 
     def _touch(self, session: FetchSession) -> None:
-        session.used_at_ms = self._clock.now_ms()
+        session.used_at = self._clock.monotonic()
         self._sessions.move_to_end(session.session_id)
 
     def _new_id(self) -> int:

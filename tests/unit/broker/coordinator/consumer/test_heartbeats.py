@@ -226,6 +226,36 @@ def test_subscription_by_regular_expression_follows_the_topics(coordinate, told)
     coordinate(scenario)
 
 
+def test_a_clock_that_is_set_back_does_not_hide_the_topics_of_an_expression(coordinate, told):
+    async def scenario(groups):
+        groups.topics(**{"log-a": 1, "other": 1})
+        await groups.enter("a", regex="log-.*")
+        await asyncio.sleep(1)
+        groups.clock.ahead_ms = -86_400_000
+        await groups.enter("b", regex="oth.*")
+        await asyncio.sleep(1)
+        epoch = groups.consumer_group().members["b"].epoch
+        assert told(await groups.beat("b", epoch)) == {"other": [0]}
+
+    coordinate(scenario)
+
+
+def test_a_clock_that_is_set_back_does_not_lengthen_the_pause_after_a_failure(coordinate, told):
+    async def scenario(groups):
+        groups.topics(**{"log-a": 1})
+        await groups.enter("a", regex="log-.*")
+        groups.log.failure = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+        await asyncio.sleep(1)
+        groups.log.failure = None
+        groups.clock.ahead_ms = -86_400_000
+        await asyncio.sleep(10)
+        await groups.beat("a", 1)
+        await asyncio.sleep(1)
+        assert told(await groups.beat("a", 1)) == {"log-a": [0]}
+
+    coordinate(scenario)
+
+
 def test_new_topics_of_an_expression_that_could_not_be_stored_are_found_soon_after(coordinate, told):
     async def scenario(groups):
         groups.topics(**{"log-a": 1})

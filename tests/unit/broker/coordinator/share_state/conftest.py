@@ -30,9 +30,8 @@ class Shares:
     def __init__(self, log: Any, image: ClusterImage = IMAGE, **settings: Any) -> None:
         self.log = log
         self.settings = {"share_coordinator_state_topic_num_partitions": 1, **settings}
-        self.view = view_of(
-            image, config=BrokerConfig(**self.settings), clock=VirtualClock(asyncio.get_running_loop())
-        )
+        self.clock = VirtualClock(asyncio.get_running_loop())
+        self.view = view_of(image, config=BrokerConfig(**self.settings), clock=self.clock)
         #: what was deleted from the log: all below an offset of a partition
         self.deleted: list[tuple[int, int]] = []
         self.coordinator = ShareCoordinator(self.view, log, self._delete_before)

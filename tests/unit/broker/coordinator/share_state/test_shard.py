@@ -393,6 +393,18 @@ def test_a_snapshot_that_is_not_committed_yet_deletes_nothing(share):
     share(scenario)
 
 
+def test_a_state_from_before_the_clock_was_set_back_is_stored_again(share, key):
+    async def scenario(shares):
+        await shares.initialize()
+        shares.clock.ahead_ms = -86_400_000
+        await shares.initialize(key=key._replace(partition=1))
+        await shares.coordinator.repeat_snapshots()
+        await shares.coordinator.repeat_snapshots()
+        assert shares.stored() == ["snapshot"] * 3
+
+    share(scenario)
+
+
 def test_states_that_rest_are_stored_again_while_others_change(share, key):
     other = key._replace(partition=1)
 

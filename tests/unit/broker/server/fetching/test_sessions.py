@@ -6,7 +6,7 @@ import pytest
 from simulation.clocks import ManualClock
 
 from barnabas.base.errors import ErrorCode, KafkaError
-from barnabas.broker.server.fetching.sessions import MIN_EVICTION_MS, FetchSessions, FetchTarget
+from barnabas.broker.server.fetching.sessions import MIN_EVICTION_S, FetchSessions, FetchTarget
 from barnabas.kafka.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -132,7 +132,7 @@ def test_sessions_are_bounded_and_only_silent_ones_make_room(sessions, clock):
     silent = sessions.resolve(request(partitions=[(0, 0)]), False)
     busy = sessions.resolve(request(partitions=[(0, 0)]), False)
     assert sessions.resolve(request(partitions=[(0, 0)]), False) is None
-    clock.advance(MIN_EVICTION_MS)
+    clock.advance(MIN_EVICTION_S * 1000)
     sessions.resolve(request(busy.session_id, 1), False)
     assert sessions.resolve(request(partitions=[(0, 0)]), False) is None
     clock.advance(1)
@@ -143,6 +143,16 @@ def test_sessions_are_bounded_and_only_silent_ones_make_room(sessions, clock):
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND, lambda: sessions.resolve(request(silent.session_id, 1), False)
     )
     sessions.resolve(request(busy.session_id, 2), False)
+
+
+@pytest.mark.parametrize("jump_ms", [-3_600_000, 3_600_000])
+def test_a_clock_that_is_set_evicts_sessions_neither_earlier_nor_later(sessions, clock, jump_ms):
+    for _ in range(2):
+        sessions.resolve(request(partitions=[(0, 0)]), False)
+    clock.ahead_ms = jump_ms
+    assert sessions.resolve(request(partitions=[(0, 0)]), False) is None
+    clock.advance(MIN_EVICTION_S * 1000 + 1)
+    assert sessions.resolve(request(partitions=[(0, 0)]), False) is not None
 
 
 def test_no_slots_means_no_sessions(clock):

@@ -8,6 +8,7 @@ together, so that one rebalance is enough.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Collection, Mapping, Set
 from enum import Enum
 from functools import partial
@@ -122,8 +123,8 @@ class RegexSubscriptions:
         self._under_way: dict[str, asyncio.Task[None]] = {}
         #: by group: the names of all topics at the time of the last search
         self._searched: dict[str, Collection[str]] = {}
-        #: by group: consecutive failures to store the found topics, and the time of the next search, in ms
-        self._failed: dict[str, tuple[int, int]] = {}
+        #: by group: consecutive failures to store the found topics, and the monotonic time of the next search
+        self._failed: dict[str, tuple[int, float]] = {}
 
     def change(self, draft: GroupDraft, old: str, new: str) -> RegexChange:
         """Handle a member's change of its expression from `old` to `new` (empty for none).
@@ -198,7 +199,7 @@ class RegexSubscriptions:
         """Count a failure to find or store topics. A heartbeat after a pause begins a new search."""
         self._searched.pop(group_id, None)
         failures = self._failed.get(group_id, (0, 0))[0] + 1
-        self._failed[group_id] = failures, self._view.clock.now_ms() + backoff_ms(failures)
+        self._failed[group_id] = failures, self._view.clock.monotonic() + backoff_ms(failures) / 1000
 
     def stop(self) -> None:
         for task in self._under_way.values():
@@ -216,12 +217,14 @@ class RegexSubscriptions:
             task.cancel()
 
     def _is_due(self, group: ConsumerGroup, wanted: Set[str]) -> bool:
-        if self._view.clock.now_ms() < self._failed.get(group.group_id, (0, 0))[1]:
+        clock = self._view.clock
+        if clock.monotonic() < self._failed.get(group.group_id, (0, -math.inf))[1]:
             return False
-        last_ms = max((resolved.resolved_ms for resolved in group.regexes.values()), default=None)
-        if last_ms is None:
+        ages = [clock.now_ms() - resolved.resolved_ms for resolved in group.regexes.values()]
+        # A time in the future is from before the clock was set back, perhaps by days.
+        age_ms = min((age for age in ages if age >= 0), default=None)
+        if age_ms is None:
             return True
-        age_ms = self._view.clock.now_ms() - last_ms
         if age_ms <= _MIN_INTERVAL_MS:
             return False
         if (
