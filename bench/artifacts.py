@@ -55,7 +55,7 @@ Artifact = tuple[str, str, str]  # group, name, version
 
 
 class Unavailable(Exception):
-    """This machine cannot get a peer. The message has the reason and the cure."""
+    """This machine cannot get a peer. The message has the reason and a hint."""
 
 
 def kafka_classpath() -> str:

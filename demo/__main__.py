@@ -79,7 +79,7 @@ def run(console: Console, named: tuple[Path, ...], folder: Path, brokers: int = 
     """Run the whole demo. Return whether all totals agree.
 
     Raises:
-        BarnabasError: something that the demo needs is missing; the text has the cure.
+        BarnabasError: something that the demo needs is missing; the text has a hint.
     """
     began = time.monotonic()
     check_java()

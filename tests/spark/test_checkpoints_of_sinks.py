@@ -106,7 +106,7 @@ def test_a_copied_checkpoint_in_another_topic_is_refused_and_the_original_goes_o
 def test_a_copied_checkpoint_may_adopt_its_topic_and_both_go_on(
     servers: str, make_topic: MakeTopic, query: Query
 ) -> None:
-    """The error message names this cure: each topic then has its own progress."""
+    """The error message names this hint: each topic then has its own progress."""
     other = make_topic()
     query.run()
     copy = query.copy(topic=other, adopt_topic=True)

@@ -143,7 +143,7 @@ def test_a_batch_with_more_rejected_rows_than_the_limit_stops_the_pipeline_and_w
     feed(shop["source"], MIXED)
     shop["more"] = ", dead_letter_limit=5"
     status = finish(pipeline.queries(PEOPLE.format(**shop))["copy"])
-    assert (status.state, status.restarts) == ("failed", 0), "no restart cures it"
+    assert (status.state, status.restarts) == ("failed", 0), "no restart fixes it"
     assert f"more than 5 rows of one batch would go to the dead-letter topic {shop['bad']}" in str(
         status.last_error
     )
@@ -160,7 +160,7 @@ def test_what_is_wrong_with_the_server_or_the_table_makes_no_dead_letters(
 ) -> None:
     feed(shop["source"], MIXED[:1])
     text = "pipeline(restarts=0)" + PEOPLE.format(**shop)
-    for harm, cure, words in (
+    for harm, hint, words in (
         ("ALTER TABLE people RENAME TO persons", "ALTER TABLE persons RENAME TO people", "does not exist"),
         ("ALTER TABLE people DROP age", "ALTER TABLE people ADD age SMALLINT", 'column "age"'),
     ):
@@ -168,7 +168,7 @@ def test_what_is_wrong_with_the_server_or_the_table_makes_no_dead_letters(
         supervisor = Supervisor(list(pipeline.queries(text).values()), 0, lambda: 0.0, print)
         while not supervisor.finished:
             supervisor.look()
-        table.execute(cure)
+        table.execute(hint)
         assert words in str(supervisor.statuses[0].last_error)
         assert supervisor.statuses[0].rows_rejected == 0
     assert records(shop["bad"], 0) == []

@@ -186,7 +186,7 @@ def spark_reference() -> str:
     columns = "".join(
         f"| `{field.name}` | {field.dataType.simpleString()} |\n" for field in read_schema(True)
     )
-    refused = "".join(f"- `kafka.{name}`: {cure}\n" for name, cure in REFUSED_SETTINGS.items())
+    refused = "".join(f"- `kafka.{name}`: {hint}\n" for name, hint in REFUSED_SETTINGS.items())
     return (
         _HEAD
         + _options(READ_OPTIONS)
@@ -202,7 +202,7 @@ def spark_reference() -> str:
         + _READING
         + _fetch_defaults()
         + _ONLY_WHEN_WRITING
-        + "".join(f"- `kafka.{name}`: {cure}\n" for name, cure in ONLY_LIBRDKAFKA.items())
+        + "".join(f"- `kafka.{name}`: {hint}\n" for name, hint in ONLY_LIBRDKAFKA.items())
         + _DEFAULTS
         + _settings("reading", CONSUMER_DEFAULTS)
         + _settings("writing", PRODUCER_DEFAULTS)

@@ -193,7 +193,7 @@ class TooManyElements(ProtocolError):
 
 
 class ConfigError(BarnabasError):
-    """A setting is unknown or has an invalid value; the text names the setting, the value and the cure."""
+    """A setting is unknown or has an invalid value; the text names the setting, the value and a hint."""
 
 
 def fenced_since(first_version: int, version: int, error: KafkaError) -> KafkaError:

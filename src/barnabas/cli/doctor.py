@@ -38,8 +38,8 @@ def doctor(address: str | None, topic: str | None, as_json: bool, bootstrap_serv
             if not as_json:
                 mark = click.style("ok   ", fg="green") if finding.is_good else click.style("WRONG", fg="red")
                 click.echo(f"{mark} {finding.subject}: {finding.words}")
-                if finding.cure:
-                    click.echo(f"      {finding.cure}")
+                if finding.hint:
+                    click.echo(f"      {finding.hint}")
     if as_json:
         print_json([finding._asdict() for finding in found])
     wrong = [finding for finding in found if not finding.is_good]

@@ -58,7 +58,7 @@ class _Limit(NamedTuple):
     """The maximum size of a record in bytes, and the sentence that tells the user how to raise it."""
 
     size: int
-    cure: str
+    hint: str
 
 
 @click.command(
@@ -235,7 +235,7 @@ def _produce(
     except KafkaError as error:
         if error.code != ErrorCode.MESSAGE_TOO_LARGE:
             raise
-        raise KafkaError(error.code, f"{error.message} {limit.cure}") from None
+        raise KafkaError(error.code, f"{error.message} {limit.hint}") from None
 
 
 def librdkafka_options(settings: tuple[str, ...]) -> dict[str, str]:
@@ -302,7 +302,7 @@ def _require_size(
         size += sum(len(name) + len(data or b"") for name, data in headers)
     if size > limit.size:
         raise InputError(
-            f"{source} is a record of {size:,} bytes, and {limit.size:,} is the limit. {limit.cure}"
+            f"{source} is a record of {size:,} bytes, and {limit.size:,} is the limit. {limit.hint}"
         )
 
 

@@ -37,7 +37,7 @@ class Finding(NamedTuple):
     is_good: bool
     words: str
     #: how to fix the problem, if `is_good` is False
-    cure: str = ""
+    hint: str = ""
 
 
 def examine(servers: str, address: Address, topic: str | None = None) -> Iterator[Finding]:
@@ -184,25 +184,25 @@ class _Examined:
         `is_alone` is true if the cluster has no other broker.
         """
         subject = f"broker {node}"
-        cure = "set advertised.listeners of that broker to an address that clients reach"
+        hint = "set advertised.listeners of that broker to an address that clients reach"
         try:
             with self._connect(address) as connection:
                 connection.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False))
         except ClientError as error:
             words, cause = str(error), error.__cause__
             if "certificate" in words or "Hostname" in words:
-                cure += ", or have its certificate name this one"
+                hint += ", or have its certificate name this one"
             elif isinstance(error, UnreachableError) or isinstance(cause, TimeoutError):
                 words = (getattr(cause, "strerror", None) or "no answer").lower()
-                cure = cure if is_alone else f"start the broker if it is down; if it runs, {cure}"
-            return Finding(subject, False, f"clients are sent to {address}: {words}", cure)
+                hint = hint if is_alone else f"start the broker if it is down; if it runs, {hint}"
+            return Finding(subject, False, f"clients are sent to {address}: {words}", hint)
         return Finding(subject, True, f"clients are sent to {address}, which answers")
 
     def _hung_up(self, subject: str, error: ClientError) -> Finding:
         if self._has_tls and (alert := self._alert()):
-            cure = "set ssl.keystore.location to a certificate that the broker trusts"
+            hint = "set ssl.keystore.location to a certificate that the broker trusts"
             return Finding(
-                subject, False, f"the broker wants another certificate of the client ({alert})", cure
+                subject, False, f"the broker wants another certificate of the client ({alert})", hint
             )
         if not self._has_sasl:
             wanted = "SASL_SSL" if self._has_tls else "SASL_PLAINTEXT"
@@ -279,15 +279,15 @@ def _judge(shown: Description, address: Address, untrusted: str | None) -> Findi
     if shown.ends < now:
         return Finding(subject, False, f"it ended on {shown.ends:%Y-%m-%d %H:%M} UTC", renew)
     if shown.begins > now:
-        cure = "set the clock of this machine or of the one that made it"
-        return Finding(subject, False, f"it begins only on {shown.begins:%Y-%m-%d %H:%M} UTC", cure)
+        hint = "set the clock of this machine or of the one that made it"
+        return Finding(subject, False, f"it begins only on {shown.begins:%Y-%m-%d %H:%M} UTC", hint)
     if untrusted is not None:
-        cure = "set ssl.truststore.location to the certificate of the authority that signed it (ca.pem)"
-        return Finding(subject, False, f"it is not trusted: {untrusted}", cure)
+        hint = "set ssl.truststore.location to the certificate of the authority that signed it (ca.pem)"
+        return Finding(subject, False, f"it is not trusted: {untrusted}", hint)
     if not _names(shown, address.host):
         names = ", ".join(shown.hosts) or "no host at all"
-        cure = f"use one of these names, or have the certificate name {address.host}"
-        return Finding(subject, False, f"it is for {names}, not for {address.host}", cure)
+        hint = f"use one of these names, or have the certificate name {address.host}"
+        return Finding(subject, False, f"it is for {names}, not for {address.host}", hint)
     ends = f"{shown.ends:%Y-%m-%d}"
     if shown.ends - now < _SOON:
         return Finding(subject, True, f"it is trusted, and ends soon, on {ends}: {renew}")
@@ -309,8 +309,8 @@ def _refused(subject: str, words: str, servers: Servers) -> Finding:
     if servers.settings.get("sasl.mechanism") == "OAUTHBEARER":
         return Finding(subject, False, words, "look at issuer, audience and time of the token")
     user = servers.settings.get("sasl.username", "")
-    cure = f"look for a slip in user or password; `barnabas users add {user}` as an admin sets a new one"
-    return Finding(subject, False, words, cure)
+    hint = f"look for a slip in user or password; `barnabas users add {user}` as an admin sets a new one"
+    return Finding(subject, False, words, hint)
 
 
 def _access(topic: Any) -> Finding:

@@ -1,4 +1,4 @@
-"""Errors of clients, each in one line with its cure."""
+"""Errors of clients, each in one line with a hint."""
 
 from __future__ import annotations
 

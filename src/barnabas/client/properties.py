@@ -118,7 +118,7 @@ def translate(given: Mapping[str, str]) -> Translated:
     only translates the path.
 
     Raises:
-        SettingError: a setting is unknown or not supported; the text has its name and the cure, without
+        SettingError: a setting is unknown or not supported; the text has its name and a hint, without
             secrets.
     """
     settings: dict[str, str] = {}

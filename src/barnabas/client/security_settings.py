@@ -17,7 +17,7 @@ from barnabas.client.sasl import oauthbearer, token_of_client, unsecured_token
 from barnabas.client.security import ConnectionSecurity, Sasl
 from barnabas.kafka.security.sasl_client import ClientExchange, plain, scram
 
-#: Settings of librdkafka that Python's `ssl`, or the code below, does not support, with the cure.
+#: Settings of librdkafka that Python's `ssl`, or the code below, does not support, with a hint.
 ONLY_LIBRDKAFKA = {
     "ssl.engine.location": "there are no OpenSSL engines here; use ssl.key.location",
     "ssl.providers": "there are no OpenSSL providers here; use ssl.key.location",
@@ -37,13 +37,13 @@ _SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 Given = Mapping[str, str]
 
 
-def invalid_setting(name: str, value: object, cure: str) -> ConfigError:
+def invalid_setting(name: str, value: object, hint: str) -> ConfigError:
     """Return the error for an invalid setting, on one line and without secrets.
 
-    `cure` is the end of the text: what the user can do.
+    `hint` is the end of the text: what the user can do.
     """
     shown = "[hidden]" if _SECRET.search(name) else without_userinfo(str(value))
-    return ConfigError(f"{name}={shown} is not allowed: {cure}")
+    return ConfigError(f"{name}={shown} is not allowed: {hint}")
 
 
 def security_of(given: Given) -> ConnectionSecurity:
@@ -57,9 +57,9 @@ def security_of(given: Given) -> ConnectionSecurity:
     protocol = given.get("security.protocol", "plaintext").lower()
     if protocol == "plaintext":
         return ConnectionSecurity()
-    for name, cure in ONLY_LIBRDKAFKA.items():
+    for name, hint in ONLY_LIBRDKAFKA.items():
         if name in given:
-            raise invalid_setting(name, given[name], cure)
+            raise invalid_setting(name, given[name], hint)
     return ConnectionSecurity(
         _tls(given) if protocol.endswith("ssl") else None,
         _sasl(given) if protocol.startswith("sasl_") else None,

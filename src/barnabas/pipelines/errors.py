@@ -1,4 +1,4 @@
-"""Errors of a pipeline, in one line: the location, the error and the cure."""
+"""Errors of a pipeline, in one line: the location, the error and a hint."""
 
 from __future__ import annotations
 

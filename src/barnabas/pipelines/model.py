@@ -151,5 +151,5 @@ def _check_known(location: Location, names: Iterable[str], known: list[str]) -> 
     for name in names:
         if name not in known:
             close = difflib.get_close_matches(name, known, 1)
-            cure = f"did you mean {close[0]}?" if close else f"before this line there are: {', '.join(known)}"
-            raise PipelineError(f"{location}: there is no source or step {name}: {cure}")
+            hint = f"did you mean {close[0]}?" if close else f"before this line there are: {', '.join(known)}"
+            raise PipelineError(f"{location}: there is no source or step {name}: {hint}")

@@ -43,7 +43,7 @@ class Options:
         """Make the options from `given`. Check names, types and values.
 
         Raises:
-            ConfigError: an option is unknown or not allowed; the text has its name, its value and the cure.
+            ConfigError: an option is unknown or not allowed; the text has its name, its value and a hint.
         """
         types = get_type_hints(cls)
         for name, value in given.items():
@@ -149,8 +149,8 @@ class PipelineOptions(Options):
             raise invalid_option("alert_lag", self.alert_lag, "write 0 or more")
         for name in ("alert_after", "alert_stuck"):
             if not _DURATION.fullmatch(getattr(self, name).strip()):
-                cure = "write a number and a unit: `30 seconds`, `1 minute`"
-                raise invalid_option(name, getattr(self, name), cure)
+                hint = "write a number and a unit: `30 seconds`, `1 minute`"
+                raise invalid_option(name, getattr(self, name), hint)
         if self.status_topic and not TOPIC.fullmatch(self.status_topic):
             raise invalid_option(
                 "status_topic", self.status_topic, "write letters, digits, ., _ and -, at most 249"

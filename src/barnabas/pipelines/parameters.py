@@ -49,8 +49,8 @@ class Parameters:
         for name in sorted(self.given.keys() - self._asked):
             close = difflib.get_close_matches(name, self._asked, 1)
             known = ", ".join(sorted(self._asked)) or "none"
-            cure = f"did you mean {close[0]}?" if close else f"the file's parameters: {known}"
-            raise ConfigError(f"there is no parameter {name}: {cure}")
+            hint = f"did you mean {close[0]}?" if close else f"the file's parameters: {known}"
+            raise ConfigError(f"there is no parameter {name}: {hint}")
 
 
 def _convert(name: str, text: str, wanted: type) -> Any:

@@ -237,8 +237,8 @@ class _Topic(SinkKind):
         options.choose("format", SINK_FORMATS)
         options.choose("delivery", ("at-least-once", "exactly-once"))
         if len(options.topics) > 1 and options.format != "raw":
-            cure = "rows for several topics are written as they are: use raw"
-            raise invalid_option("format", options.format, cure)
+            hint = "rows for several topics are written as they are: use raw"
+            raise invalid_option("format", options.format, hint)
         self._check_schema(options)
         for name, value in options.options.items():
             if name.lower() == "barnabas.delivery":

@@ -166,8 +166,8 @@ def _format_options(source: Source) -> dict[str, str]:
 def _is_good(reason: Column, location: Column, has_dead_letters: bool) -> Column:
     if has_dead_letters:
         return reason.isNull()
-    cure = "; name a topic for such records with dead_letter"
-    complaint = F.concat(location, F.lit(" does not parse: "), reason, F.lit(cure))
+    hint = "; name a topic for such records with dead_letter"
+    complaint = F.concat(location, F.lit(" does not parse: "), reason, F.lit(hint))
     return F.when(reason.isNull(), F.lit(True)).otherwise(F.raise_error(complaint).cast("boolean"))
 
 

@@ -206,8 +206,8 @@ def _newest(consumer: Consumer, topic: str) -> dict[str, bytes]:
     except RuntimeError:
         raise invalid_topic_name(topic) from None
     if known.error is not None:
-        cure = "set status_topic in pipeline(...) and run it, or name another topic with --topic"
-        raise BarnabasError(f"topic {topic}: {known.error.str()}; {cure}")
+        hint = "set status_topic in pipeline(...) and run it, or name another topic with --topic"
+        raise BarnabasError(f"topic {topic}: {known.error.str()}; {hint}")
     unread = set(known.partitions)
     consumer.assign([ClientPartition(topic, number, OFFSET_BEGINNING) for number in unread])
     newest: dict[str, bytes] = {}

@@ -28,7 +28,7 @@ MAX_START_S = 60.0
 #: Least time between two messages about rejected rows of a query, in seconds.
 REJECTIONS_TOLD_S = 60.0
 
-#: Errors that no restart cures: a wrong option, a record that does not parse, a batch whose rows have changed
+#: Errors that no restart fixes: a wrong option, a record that does not parse, a batch whose rows have changed
 #: since it was written, records that are gone, too many rejected rows. The text of Spark's error contains the
 #: full name of the Python error.
 _LASTING = (

@@ -39,8 +39,8 @@ class TableSink(SinkKind, ABC):
 
     def check_spark(self, options: SinkOptions, settings: Mapping[str, str]) -> None:
         if self.package and find_spec(self.package) is None:
-            cure = f"{self.package} is missing: {pip_install(self.extra)}"
-            raise invalid_option(options.kind, options.kind, cure)
+            hint = f"{self.package} is missing: {pip_install(self.extra)}"
+            raise invalid_option(options.kind, options.kind, hint)
 
     @abstractmethod
     def write_batch(

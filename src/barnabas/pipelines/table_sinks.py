@@ -70,8 +70,8 @@ class Iceberg(_OwnSink):
             raise invalid_option("iceberg", options.iceberg, "write CATALOG.NAMESPACE.TABLE: lake.shop.sales")
         for each in options.partitions:
             if not _ICEBERG_PARTITION.fullmatch(each):
-                cure = "write columns, year(c), month(c), day(c), hour(c) or truncate[N](c), by commas"
-                raise invalid_option("partition_by", each, cure)
+                hint = "write columns, year(c), month(c), day(c), hour(c) or truncate[N](c), by commas"
+                raise invalid_option("partition_by", each, hint)
 
 
 class Postgres(_OwnSink):
@@ -85,8 +85,8 @@ class Postgres(_OwnSink):
     def check(self, options: SinkOptions) -> None:
         _check_table(options)
         if "://" in options.postgres and not is_plain_url(options.postgres):
-            cure = "in user and password, percent-encode /, ?, #, @ and spaces: postgresql://user@host/name"
-            raise invalid_option("postgres", options.postgres, cure)
+            hint = "in user and password, percent-encode /, ?, #, @ and spaces: postgresql://user@host/name"
+            raise invalid_option("postgres", options.postgres, hint)
 
 
 class Jdbc(_OwnSink):
@@ -103,8 +103,8 @@ class Jdbc(_OwnSink):
             raise invalid_option("jdbc", options.jdbc, "write the driver's URL: jdbc:mariadb://host/shop")
         # URLs are shown in logs and plans; Oracle's has an @ before the host
         if _SECRET_IN_JDBC.search(options.jdbc):
-            cure = f"the user is the option user, and the password is in {options.password_env}"
-            raise invalid_option("jdbc", "[hidden]", cure)
+            hint = f"the user is the option user, and the password is in {options.password_env}"
+            raise invalid_option("jdbc", "[hidden]", hint)
         for name, value in options.options.items():
             if name.lower() in _OWN_OF_JDBC:
                 hidden = "[hidden]" if name.lower() == "password" else value

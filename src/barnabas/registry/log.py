@@ -191,7 +191,7 @@ class SchemasLog:
                     self._owner = True
                 return decision.answer
             except confluent_kafka.KafkaException as error:
-                # Whatever happened, the cure is the same: take the right again, which aborts a transaction.
+                # Whatever happened, the remedy is the same: take the right again, which aborts a transaction.
                 logger.info("retrying a write to %s: %s", self._topic, translate(error))
                 self._owner = False
             await asyncio.sleep(random.uniform(0, backoff))

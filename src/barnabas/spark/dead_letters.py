@@ -30,7 +30,7 @@ def check_rejected(count: int, limit: int, topic: str, reason: str = "") -> None
         last = f"; the last reason: {reason}" if reason else ""
         raise TooManyRejectedError(
             f"more than {limit} rows of one batch would go to the dead-letter topic {topic} "
-            f"(dead_letter_limit): cure the cause, or raise the limit{last}"
+            f"(dead_letter_limit): correct the cause, or raise the limit{last}"
         )
 
 

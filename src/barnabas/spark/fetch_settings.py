@@ -78,8 +78,8 @@ def reading_settings(given: Mapping[str, str]) -> dict[str, str]:
     """
     for name, value in given.items():
         if not has_effect(name):
-            cure = "it has no effect on reading, which fetches by bytes and joins no group; remove it"
-            raise invalid_option(f"kafka.{name}", value, cure)
+            hint = "it has no effect on reading, which fetches by bytes and joins no group; remove it"
+            raise invalid_option(f"kafka.{name}", value, hint)
     return {OTHER_NAMES.get(name, name): value for name, value in given.items()}
 
 

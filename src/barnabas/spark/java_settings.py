@@ -91,7 +91,7 @@ def from_java(given: Mapping[str, str], *, writing: bool) -> dict[str, str]:
         writing: whether the settings are for a producer.
 
     Raises:
-        ConfigError: a value cannot be converted; the text has the setting and the cure.
+        ConfigError: a value cannot be converted; the text has the setting and a hint.
     """
     ignored = IGNORED_IN_WRITING if writing else IGNORED_IN_READING
     settings = {}
@@ -120,8 +120,8 @@ def note(option: str, why: str) -> None:
 def _partitioner(value: str) -> str:
     name = value.strip().rpartition(".")[2]
     if name not in _PARTITIONERS:
-        cure = "Java classes do not run here; give each row its partition in the column partition"
-        raise invalid_option("kafka.partitioner.class", value, cure)
+        hint = "Java classes do not run here; give each row its partition in the column partition"
+        raise invalid_option("kafka.partitioner.class", value, hint)
     return _PARTITIONERS[name]
 
 

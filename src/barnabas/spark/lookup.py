@@ -167,8 +167,8 @@ class OffsetLookup:
         wanted = self._options
         for name in wanted.topics:
             if name not in counts:
-                cure = f"there is no topic {name}; create it or correct the name"
-                raise invalid_option("subscribe", ",".join(wanted.topics), cure)
+                hint = f"there is no topic {name}; create it or correct the name"
+                raise invalid_option("subscribe", ",".join(wanted.topics), hint)
         for each in wanted.partitions:
             if each.partition >= counts.get(each.topic, 0):
                 there = f"has {counts[each.topic]} partitions" if each.topic in counts else "does not exist"
@@ -443,7 +443,7 @@ def _mismatch(bound: Bound, wanted: Offsets, partitions: list[TopicPartition]) -
     missing = sorted(set(partitions) - set(wanted))
     strange = sorted(set(wanted) - set(partitions))
     if missing:
-        cure = f"name every partition that is read; missing: {', '.join(map(str, missing))}"
+        hint = f"name every partition that is read; missing: {', '.join(map(str, missing))}"
     else:
-        cure = f"remove what is not read: {', '.join(map(str, strange))}"
-    return invalid_option(bound.option, to_json(wanted), cure)
+        hint = f"remove what is not read: {', '.join(map(str, strange))}"
+    return invalid_option(bound.option, to_json(wanted), hint)

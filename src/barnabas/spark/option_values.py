@@ -1,4 +1,4 @@
-"""Parses option values. Every error has the option, the value and the cure in one line."""
+"""Parses option values. Every error has the option, the value and a hint in one line."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _SECRET = re.compile(r"pass|jaas|secret|token|\.(key|pem)$")
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 
-def invalid_option(name: str, value: object, cure: str) -> ConfigError:
-    """Return a ConfigError for an invalid option. Its text has no secrets; `cure` says what is allowed."""
+def invalid_option(name: str, value: object, hint: str) -> ConfigError:
+    """Return a ConfigError for an invalid option. Its text has no secrets; `hint` says what is allowed."""
     shown = "[hidden]" if _SECRET.search(name) else without_userinfo(str(value))
-    return ConfigError(f"option {name}={shown} is not allowed: {cure}")
+    return ConfigError(f"option {name}={shown} is not allowed: {hint}")
 
 
 def config_file(name: str, value: str) -> dict[str, str]:
@@ -56,16 +56,16 @@ def assigned(name: str, value: str) -> tuple[TopicPartition, ...]:
 
     Raises ConfigError, with the option's `name`, if the value has another form or no partition.
     """
-    cure = 'write the partitions of each topic as JSON: {"orders":[0,1]}'
+    hint = 'write the partitions of each topic as JSON: {"orders":[0,1]}'
     try:
         chosen = json.loads(value)
         partitions = {
             TopicPartition(topic, number) for topic, numbers in chosen.items() for number in numbers
         }
     except (ValueError, AttributeError, TypeError):
-        raise invalid_option(name, value, cure) from None
+        raise invalid_option(name, value, hint) from None
     if not partitions or any(type(each.partition) is not int or each.partition < 0 for each in partitions):
-        raise invalid_option(name, value, cure)
+        raise invalid_option(name, value, hint)
     return tuple(sorted(partitions))
 
 
@@ -76,14 +76,14 @@ def by_partition(name: str, value: str) -> Offsets:
     the value has another form, no partition, or a number below -2.
     """
     unit = "milliseconds" if name.endswith("ByTimestamp") else "offsets"
-    cure = f'write the {unit} of each partition as JSON: {{"orders":{{"0":23,"1":7}}}}'
+    hint = f'write the {unit} of each partition as JSON: {{"orders":{{"0":23,"1":7}}}}'
     try:
         parsed = from_json(json.loads(value))
     except (ValueError, AttributeError, TypeError):
         words = "earliest, latest, or " if unit == "offsets" else ""
-        raise invalid_option(name, value, cure.replace("write ", f"write {words}", 1)) from None
+        raise invalid_option(name, value, hint.replace("write ", f"write {words}", 1)) from None
     if not parsed or any(type(number) is not int or number < EARLIEST for number in parsed.values()):
-        raise invalid_option(name, value, cure)
+        raise invalid_option(name, value, hint)
     return parsed
 
 

@@ -186,7 +186,7 @@ class ReadOptions:
         """Check and return the options of ``spark.read`` or, with `streaming`, ``spark.readStream``.
 
         Raises:
-            ConfigError: an option is unknown, missing or not allowed; the text has the option and the cure.
+            ConfigError: an option is unknown, missing or not allowed; the text has the option and a hint.
         """
         given = _Given(options, READ_OPTIONS)
         client = reading_settings(given.client_settings(writing=False))
@@ -252,7 +252,7 @@ class WriteOptions:
         """Check and return the options of ``df.write`` or, with `streaming`, ``df.writeStream``.
 
         Raises:
-            ConfigError: an option is unknown, missing or not allowed; the text has the option and the cure.
+            ConfigError: an option is unknown, missing or not allowed; the text has the option and a hint.
         """
         given = _Given(options, WRITE_OPTIONS)
         exactly_once = given.parsed("barnabas.delivery", delivery, default=False)
@@ -297,11 +297,11 @@ class _Given:
     def __getitem__(self, name: str) -> str:
         return self._values[name.lower()].strip()
 
-    def refuse_each(self, names: Iterable[str], cure: str) -> None:
-        """Raise ConfigError, whose text ends with `cure`, if one of the options `names` is given."""
+    def refuse_each(self, names: Iterable[str], hint: str) -> None:
+        """Raise ConfigError, whose text ends with `hint`, if one of the options `names` is given."""
         for name in names:
             if name in self:
-                raise invalid_option(name, self[name], cure)
+                raise invalid_option(name, self[name], hint)
 
     def parsed(self, name: str, parse: Callable[[str, str], Any], default: Any) -> Any:
         return parse(name, self[name]) if name in self else default
@@ -319,9 +319,9 @@ class _Given:
             for name, value in self._values.items()
             if name.startswith("kafka.")
         }
-        for name, cure in REFUSED_SETTINGS.items():
+        for name, hint in REFUSED_SETTINGS.items():
             if name in given:
-                raise invalid_option(f"kafka.{name}", given[name], cure)
+                raise invalid_option(f"kafka.{name}", given[name], hint)
         settings = {**self.parsed(_CONFIG, config_file, default={}), **from_java(given, writing=writing)}
         if not settings.get("bootstrap.servers", "").strip():
             raise ConfigError(f"option {_SERVERS} is missing: set it to your broker, such as 127.0.0.1:9092")
@@ -391,10 +391,10 @@ def _check_batch_bounds(given: _Given, starting: Bound, ending: Bound, streaming
 
     Streams and bounds by timestamp are not checked.
     """
-    for bound, wrong, cure in (
+    for bound, wrong, hint in (
         (starting, LATEST, "a batch that starts at the latest offset is empty; use earliest (-2) or offsets"),
         (ending, EARLIEST, "a batch that ends at the earliest offset is empty; use latest (-1) or offsets"),
     ):
         values = [bound.everywhere] if bound.by_partition is None else list(bound.by_partition.values())
         if not streaming and not bound.is_timestamp and wrong in values:
-            raise invalid_option(bound.option, given[bound.option], cure)
+            raise invalid_option(bound.option, given[bound.option], hint)

@@ -105,8 +105,8 @@ def _linked(schema: Registered) -> ProtobufFile:
     try:
         return ProtobufFile(schema)
     except ModuleNotFoundError as error:
-        cure = pip_install("protobuf")
-        raise ConfigError(f"the schema imports {error.name}, which is not installed here: {cure}") from None
+        hint = pip_install("protobuf")
+        raise ConfigError(f"the schema imports {error.name}, which is not installed here: {hint}") from None
     except ValueError as error:
         raise ConfigError(f"not a Protobuf schema: {error}") from None
 

@@ -80,8 +80,8 @@ def load_codec(format: str) -> Any:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        cure = pip_install(extra)
-        raise invalid_option("format", format, f"{error.name} is missing: {cure}") from None
+        hint = pip_install(extra)
+        raise invalid_option("format", format, f"{error.name} is missing: {hint}") from None
 
 
 def decode_registered(

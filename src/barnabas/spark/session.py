@@ -55,15 +55,15 @@ def check_java() -> None:
     """Raise JavaMissingError unless Spark can find Java 17 or newer, by JAVA_HOME or the PATH."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
-    cure = f"install a JRE {_JAVA} or newer, or set JAVA_HOME to one"
+    hint = f"install a JRE {_JAVA} or newer, or set JAVA_HOME to one"
     try:
         said = subprocess.run([java or "java", "-version"], capture_output=True, text=True, check=True).stderr
     except (OSError, subprocess.CalledProcessError):
-        raise JavaMissingError(f"Spark needs Java, and {java or 'java'} does not run: {cure}") from None
+        raise JavaMissingError(f"Spark needs Java, and {java or 'java'} does not run: {hint}") from None
     version = re.search(r'version "(\d+)', said)
     if version is None or int(version[1]) < _JAVA:
         found = said.splitlines()[0] if said else "unknown"
-        raise JavaMissingError(f"Spark needs Java {_JAVA}, and {java} is {found}: {cure}")
+        raise JavaMissingError(f"Spark needs Java {_JAVA}, and {java} is {found}: {hint}")
 
 
 def start_spark(

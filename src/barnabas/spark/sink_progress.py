@@ -39,7 +39,7 @@ _RETRY_S = 0.5
 _TASK_MARK = re.compile(r"(rows=\d+ content=\w+) topics=(\S*)")
 _BATCH_MARK = re.compile(r"tasks=(\w+) topic=(\S*)")
 
-#: The end of each error message whose cure is barnabas.adoptTopic.
+#: The end of each error message whose hint is barnabas.adoptTopic.
 _ADOPT = (
     "to write all rows to it, start with a new checkpoint (or a new barnabas.sinkId); to go on in it with "
     "this batch, set the option barnabas.adoptTopic=true for one start"

@@ -91,8 +91,8 @@ def shared_broker(config: pytest.Config, settings: Mapping[str, str]) -> Iterato
         try:
             require_broker(servers)
         except UnreachableError as error:
-            cure = "with --barnabas-servers HOST:PORT (without it, a broker is started for the tests)"
-            pytest.fail(f"{error} {cure}", pytrace=False)
+            hint = "with --barnabas-servers HOST:PORT (without it, a broker is started for the tests)"
+            pytest.fail(f"{error} {hint}", pytrace=False)
         except ClientError as error:
             pytest.fail(f"--barnabas-servers {servers}: {error}", pytrace=False)
         yield Cluster(servers)

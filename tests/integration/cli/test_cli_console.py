@@ -58,7 +58,7 @@ def test_a_console_runs_beside_a_broker_and_ends_with_it(launch):
 
 
 @pytest.mark.parametrize(
-    ("options", "cure"),
+    ("options", "hint"),
     [
         (("--listen", "0.0.0.0:0"), "add --auth-file"),
         (("--listen", "127.0.0.1:x"), "HOST:PORT"),
@@ -66,11 +66,11 @@ def test_a_console_runs_beside_a_broker_and_ends_with_it(launch):
     ],
     ids=str,
 )
-def test_what_would_not_be_safe_or_sound_is_refused_with_its_cure(launch, options, cure):
+def test_what_would_not_be_safe_or_sound_is_refused_with_its_cure(launch, options, hint):
     process = launch("console", *options)
     out, err = process.communicate(timeout=60)
     assert process.returncode in (1, 2) and out == ""
-    assert cure in err and len(err.strip().splitlines()) == 1
+    assert hint in err and len(err.strip().splitlines()) == 1
 
 
 def test_a_password_file_that_others_may_read_is_refused(launch, tmp_path):

@@ -108,7 +108,7 @@ def findings(*words: object) -> dict[str, str]:
     """Return the failed findings, by their subjects, as one text each."""
     told = json.loads(run("doctor", "--json", *words, code=1).stdout)
     return {
-        each["subject"].split()[0]: f"{each['words']}; {each['cure']}" for each in told if not each["is_good"]
+        each["subject"].split()[0]: f"{each['words']}; {each['hint']}" for each in told if not each["is_good"]
     }
 
 

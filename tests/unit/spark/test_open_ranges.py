@@ -51,8 +51,8 @@ def test_a_log_that_has_nothing_of_the_range_ends_it(earliest: int) -> None:
 
 
 def test_a_loss_fails_the_task_and_names_what_is_gone() -> None:
-    cure = "to continue with the remaining records, set the option failOnDataLoss=false"
-    with pytest.raises(DataLossError, match=f"t-0: offsets 3 to 8 are gone; {cure}"):
+    hint = "to continue with the remaining records, set the option failOnDataLoss=false"
+    with pytest.raises(DataLossError, match=f"t-0: offsets 3 to 8 are gone; {hint}"):
         opened((3, 9)).end_early(A)
-    with pytest.raises(DataLossError, match=f"t-0 is gone; {cure}"):
+    with pytest.raises(DataLossError, match=f"t-0 is gone; {hint}"):
         opened((3, 9)).close_gone(A)

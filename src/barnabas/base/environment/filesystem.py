@@ -24,7 +24,7 @@ class Entry(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """The reason why a folder cannot be used, with the cure.
+    """The reason why a folder cannot be used, with a hint.
 
     `in_use` is true if the reason is that another broker uses the folder.
     """

@@ -40,7 +40,7 @@ def folder_problem(fs: FileSystem, folder: str) -> Problem | None:
 
 
 def explain(path: Path, error: OSError) -> str:
-    """Return one line about an error that occurred when a folder was opened: the problem and the cure."""
+    """Return one line about an error that occurred when a folder was opened: the problem and a hint."""
     if error.errno in (errno.EACCES, errno.EPERM):
         return (
             f"{_nearest(path)}: permission denied for user {_user()}: "

@@ -31,7 +31,7 @@ HANDSHAKE_SECONDS = 10.0
 
 
 class BindError(OSError):
-    """The address cannot be bound. The message has the reason and the cure."""
+    """The address cannot be bound. The message has the reason and a hint."""
 
 
 class Secured(Protocol):

@@ -72,7 +72,7 @@ class Setting:
     sensitive: bool = False
     #: names that stand in for this one, best first: other spellings, coarser units, the broker's default
     synonyms: tuple[str, ...] = ()
-    #: the regular expression that a text, or each item of a list, matches, and the cure for one that does not
+    #: the regular expression that a text, or each item of a list, matches, and a hint for one that does not
     items: tuple[str, str] | None = None
 
     @property
@@ -121,10 +121,10 @@ class Setting:
             return str(value).replace("e+", "E")
         return str(value)
 
-    def invalid_value(self, value: object, cure: str) -> ConfigError:
-        """Return the error for a `value` that is not allowed. `cure` says how to correct it."""
+    def invalid_value(self, value: object, hint: str) -> ConfigError:
+        """Return the error for a `value` that is not allowed. `hint` says how to correct it."""
         text = ",".join(value) if isinstance(value, tuple) else "[hidden]" if self.sensitive else str(value)
-        return ConfigError(f"{self.name}={quoted(text)} is not allowed: {cure}")
+        return ConfigError(f"{self.name}={quoted(text)} is not allowed: {hint}")
 
     def _parse_type(self, text: str) -> Any:
         if self.type in (Type.STRING, Type.PASSWORD):

@@ -197,13 +197,13 @@ class Settings:
 
     @classmethod
     def _explain_unknown(cls, name: str) -> str:
-        """Return the text of the error for a setting `name` that is not declared: one line, with the cure."""
+        """Return the text of the error for a setting `name` that is not declared: one line, with a hint."""
         import difflib  # wanted only when something is wrong
 
         # A long name cannot be a misspelt one, and comparing it would take long.
         close = difflib.get_close_matches(name, cls.declared, 1, cutoff=0.8) if len(name) <= 100 else []
-        cure = f"did you mean {close[0]}?" if close else "docs/reference/configuration.md lists the settings"
-        return f"{quoted(name)} is not a Barnabas setting: {cure}"
+        hint = f"did you mean {close[0]}?" if close else "docs/reference/configuration.md lists the settings"
+        return f"{quoted(name)} is not a Barnabas setting: {hint}"
 
     def value(self, name: str) -> Any:
         """Return the value of the setting with this name (with dots)."""

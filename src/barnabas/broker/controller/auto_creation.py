@@ -88,10 +88,10 @@ class AutoCreation:
         if setting is None or self._logged.get(name) == error.message:
             return
         self._logged[name] = error.message
-        cure = ""
+        hint = ""
         if error.code is ErrorCode.INVALID_REPLICATION_FACTOR:
-            cure = f": start more brokers, or start this one with {setting}=1"
-        log.error("%s cannot be created, and its clients wait for it: %s%s", name, error.message, cure)
+            hint = f": start more brokers, or start this one with {setting}=1"
+        log.error("%s cannot be created, and its clients wait for it: %s%s", name, error.message, hint)
 
 
 def _defaults(

@@ -16,16 +16,16 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 def check_topic_name(name: str) -> None:
     """Raise KafkaError INVALID_TOPIC_EXCEPTION unless `name` is valid."""
     if not name:
-        cure = "it is empty"
+        hint = "it is empty"
     elif name in (".", ".."):
-        cure = "it means a folder"
+        hint = "it means a folder"
     elif len(name) > MAX_LENGTH:
-        cure = f"it is longer than {MAX_LENGTH} characters"
+        hint = f"it is longer than {MAX_LENGTH} characters"
     elif not _LEGAL.fullmatch(name):
-        cure = "use only ASCII letters and digits, '.', '_' and '-'"
+        hint = "use only ASCII letters and digits, '.', '_' and '-'"
     else:
         return
-    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"'{shown(name)}' is not a valid topic name: {cure}")
+    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"'{shown(name)}' is not a valid topic name: {hint}")
 
 
 def collision_key(name: str) -> str:

@@ -34,8 +34,9 @@ log = logger_of(__name__)
 
 #: between two attempts, doubled after each; in seconds
 _FIRST_RETRY, _LAST_RETRY = 0.2, 5.0
-#: how long a partition without a leader waits until the log names the awaited brokers: at least so many
-#: seconds, and so many session timeouts. A killed broker can register when its last session has ended
+#: The log names the awaited brokers when a partition has had no leader for this time: at least the seconds of
+#: `_MIN_PATIENCE`, and at least `_SESSIONS` session timeouts. A killed broker can register only when its last
+#: session has ended.
 _MIN_PATIENCE, _SESSIONS = 10.0, 2.0
 #: how many partitions a log line names
 _NAMED = 20

@@ -40,7 +40,7 @@ from barnabas.broker.storage import checkpoints
 from barnabas.broker.storage.checkpoints import CLEAN_SHUTDOWN, SegmentSizes
 from barnabas.broker.storage.damage import keep_damaged, read_small_file
 from barnabas.broker.storage.environment import LogEnvironment
-from barnabas.broker.storage.harm import cure_of, may_pass
+from barnabas.broker.storage.harm import hint_of, may_pass
 from barnabas.broker.storage.incomplete import Mark, read_mark, write_mark
 from barnabas.broker.storage.log import PartitionLog
 from barnabas.broker.storage.log_files import LOG
@@ -304,7 +304,7 @@ class LogDirectory:
             except OSError as error:
                 if not may_pass(error):
                     raise
-                logger.warning("%s cannot be read for now: %s%s", path, error, cure_of(error))
+                logger.warning("%s cannot be read for now: %s%s", path, error, hint_of(error))
                 self.unread.add(topic_partition)
         self._found = dict(partitions)
         return partitions

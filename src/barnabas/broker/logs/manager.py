@@ -23,7 +23,7 @@ from barnabas.broker.logs.incomplete import IncompleteReplicas
 from barnabas.broker.logs.offset_checkpoint import CheckpointWrite
 from barnabas.broker.storage import OpenFiles, PartitionLog, checkpoints
 from barnabas.broker.storage.checkpoints import LOG_STARTS, NO_BROKER_EPOCH, RECOVERY_POINTS
-from barnabas.broker.storage.harm import cure_of, may_pass
+from barnabas.broker.storage.harm import hint_of, may_pass
 from barnabas.broker.storage.incomplete import Mark, remove_mark
 from barnabas.broker.storage.log_end import LogEnd, longest_log
 from barnabas.broker.storage.log_files import LogFiles
@@ -287,12 +287,12 @@ class LogManager:
             except DirectoryLocked as error:
                 raise ConfigError(str(error)) from error
             except OSError as error:
-                log.error("log directory %s cannot be used: %s%s", path, error, cure_of(error))
+                log.error("log directory %s cannot be used: %s%s", path, error, hint_of(error))
                 self.unopened[path] = error
                 continue
             self._directories.append(directory)
         if not self._directories:
-            reasons = "; ".join(f"{path}: {error}{cure_of(error)}" for path, error in self.unopened.items())
+            reasons = "; ".join(f"{path}: {error}{hint_of(error)}" for path, error in self.unopened.items())
             raise ConfigError(f"log.dirs: no directory can be used ({reasons})")
 
     async def load(

@@ -42,7 +42,7 @@ from barnabas.broker.metadata.journal import (
 )
 from barnabas.broker.metadata.store import StoreNode, StoreUnavailableError
 from barnabas.broker.metadata.tree import Change
-from barnabas.broker.storage.harm import cure_of
+from barnabas.broker.storage.harm import hint_of
 
 log = logger_of(__name__)
 
@@ -236,8 +236,8 @@ class JournalCopies:
                 if not copy.append(commit):
                     copy.rewrite(journal.store_id, generation, transaction, nodes)
             except Exception as error:  # whatever it is: memory must not get ahead of the files
-                cure = cure_of(error) if isinstance(error, OSError) else ""
-                failures.append(f"{copy.path} cannot be written: {error}{cure}")
+                hint = hint_of(error) if isinstance(error, OSError) else ""
+                failures.append(f"{copy.path} cannot be written: {error}{hint}")
                 copy.leave_out(error)
         journal.generation = generation
         if len(failures) == len(self._copies):

@@ -37,7 +37,7 @@ _STATES_AT_ONCE = 500
 
 
 class ClusterGoneError(StoreError):
-    """All metadata of the cluster are gone from the store. The text contains the cure."""
+    """All metadata of the cluster are gone from the store. The text contains a hint."""
 
 
 async def put_back(store: MetadataStore, image: ClusterImage, *, is_final: bool) -> list[str]:

@@ -101,7 +101,7 @@ def may_pass(error: BaseException | None) -> bool:
     return isinstance(error, OSError) and error.errno in _PASSING
 
 
-def cure_of(error: OSError) -> str:
+def hint_of(error: OSError) -> str:
     """Return advice for the operator, to append to an error message; empty if there is none."""
-    cure = _CURES.get(error.errno or 0)
-    return f": {cure}" if cure else ""
+    hint = _CURES.get(error.errno or 0)
+    return f": {hint}" if hint else ""

@@ -33,12 +33,12 @@ from barnabas.base.environment.os_filesystem import OsFileSystem
 from barnabas.base.errors import BarnabasError
 from barnabas.base.settings_file import dump_toml
 from barnabas.broker.storage import checkpoints
-from barnabas.broker.storage.harm import cure_of
+from barnabas.broker.storage.harm import hint_of
 from barnabas.client.certificate_folder import write_private
 
 
 class ClusterFolderError(BarnabasError):
-    """The command cannot use the folder; the message names the cure."""
+    """The command cannot use the folder; the message names a hint."""
 
 
 @dataclass(slots=True)
@@ -288,4 +288,4 @@ class ClusterFolder:
         try:
             write_private(path, content)
         except OSError as error:
-            raise ClusterFolderError(f"{path} cannot be written: {error.strerror}{cure_of(error)}") from error
+            raise ClusterFolderError(f"{path} cannot be written: {error.strerror}{hint_of(error)}") from error

@@ -59,8 +59,8 @@ def test_nothing_is_accepted_before_the_word():
 
 
 def test_an_address_in_use_names_the_cure():
-    cure = "the port is in use.*stop that, or choose another port"
-    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(BindError, match=cure):
+    hint = "the port is in use.*stop that, or choose another port"
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(BindError, match=hint):
         SocketNetwork().bind("127.0.0.1", taken.getsockname()[1])
 
 

@@ -96,7 +96,7 @@ def test_other_spellings_of_a_broker_setting_are_taken() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "cure"),
+    ("name", "text", "hint"),
     [
         ("num.partitions", "many", "write a whole number"),
         ("num.partitions", "0", "it must be at least 1"),
@@ -106,8 +106,8 @@ def test_other_spellings_of_a_broker_setting_are_taken() -> None:
         ("log.cleanup.policy", "delete,hide", "choose from delete, compact"),
     ],
 )
-def test_refusal_names_setting_value_and_cure(name: str, text: str, cure: str) -> None:
-    with pytest.raises(ConfigError, match=f"^{name}={text} is not allowed: {cure}"):
+def test_refusal_names_setting_value_and_cure(name: str, text: str, hint: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{name}={text} is not allowed: {hint}"):
         BrokerConfig.from_text({name: text})
 
 

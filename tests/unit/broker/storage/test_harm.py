@@ -11,7 +11,7 @@ from simulation.clocks import ManualClock
 from simulation.faulty_disk import FaultyDisk
 
 from barnabas.broker.storage.environment import LogEnvironment
-from barnabas.broker.storage.harm import Harm, TornError, cure_of, harm_of, is_about_one_file
+from barnabas.broker.storage.harm import Harm, TornError, harm_of, hint_of, is_about_one_file
 from barnabas.broker.storage.open_files import LogFile, OpenFiles
 
 REQUEST = (
@@ -44,8 +44,8 @@ def test_errors_of_our_own():
 
 
 def test_the_cure_ends_a_message_where_there_is_one():
-    assert "free some space" in cure_of(OSError(errno.ENOSPC, "full"))
-    assert cure_of(OSError(errno.EBADF, "bad")) == ""
+    assert "free some space" in hint_of(OSError(errno.ENOSPC, "full"))
+    assert hint_of(OSError(errno.EBADF, "bad")) == ""
 
 
 def test_refusals_are_told_now_and_then_and_counted(caplog):

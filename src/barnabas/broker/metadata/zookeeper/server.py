@@ -53,7 +53,7 @@ TLS_JARS = (
     "netty-transport-native-unix-common",
 )
 _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-_CURE = f"install Java 17 or newer, and PySpark with {pip_install('spark', quote='`')}"
+_HINT = f"install Java 17 or newer, and PySpark with {pip_install('spark', quote='`')}"
 #: starts quickly, and stays small
 _JAVA_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Djava.awt.headless=true")
 #: kilobytes by which a file of transactions grows; 64 MB if nothing is set
@@ -372,7 +372,7 @@ def java() -> str:
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=str(Path(home, "bin")) if home else None)
     if found is None:
-        raise ZooKeeperMissingError(f"a ZooKeeper needs Java, and there is none: {_CURE}")
+        raise ZooKeeperMissingError(f"a ZooKeeper needs Java, and there is none: {_HINT}")
     return found
 
 
@@ -390,7 +390,7 @@ def jars(*more: str) -> list[Path]:
     for name in (*JARS, *more):
         matches = [path for folder in folders for path in Path(folder, "jars").glob(f"{name}-[0-9]*.jar")]
         if not matches:
-            raise ZooKeeperMissingError(f"a ZooKeeper needs {name}.jar, which comes with PySpark: {_CURE}")
+            raise ZooKeeperMissingError(f"a ZooKeeper needs {name}.jar, which comes with PySpark: {_HINT}")
         found.append(max(matches))
     return found
 

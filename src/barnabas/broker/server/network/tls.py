@@ -196,8 +196,8 @@ def _explained(source: str, kind: str, password: str | None) -> Iterator[None]:
     except OSError as error:
         raise ConfigError(f"{source} cannot be read: {error.strerror}") from None
     except ValueError as error:
-        cure = f"; {password} is that of PKCS12" if password else ""
-        raise ConfigError(f"{source} cannot be used: {error}{cure}") from None
+        hint = f"; {password} is that of PKCS12" if password else ""
+        raise ConfigError(f"{source} cannot be used: {error}{hint}") from None
 
 
 def _refuse_jks(setting: str, kind: str) -> None:
