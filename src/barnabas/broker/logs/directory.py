@@ -35,9 +35,15 @@ from barnabas.base.environment.randomness import new_uuid
 from barnabas.base.errors import BarnabasError, ConfigError, ErrorCode, KafkaError
 from barnabas.base.types import ZERO_TOPIC_ID, Offset, TopicId, TopicPartition, topic_id_to_str
 from barnabas.broker.config import TopicConfig
+from barnabas.broker.logs.missing_directories import LogName
 from barnabas.broker.logs.offset_checkpoint import CheckpointWrite, OffsetCheckpoint
 from barnabas.broker.storage import checkpoints
-from barnabas.broker.storage.checkpoints import CLEAN_SHUTDOWN, SegmentSizes
+from barnabas.broker.storage.checkpoints import (
+    CLEAN_SHUTDOWN,
+    NO_BROKER_EPOCH,
+    CleanShutdown,
+    SegmentSizes,
+)
 from barnabas.broker.storage.damage import keep_damaged, read_small_file
 from barnabas.broker.storage.environment import LogEnvironment
 from barnabas.broker.storage.harm import hint_of, may_pass
@@ -49,6 +55,7 @@ from barnabas.broker.storage.opening import load_log, new_log
 from barnabas.broker.storage.segment import LogSegment
 from barnabas.broker.storage.tasks import Replacement, TreeRemoval
 from barnabas.broker.storage.truncation import truncate_fully_and_start_at
+from barnabas.kafka.records.crc import crc32c
 
 logger = logging.getLogger(__name__)
 
@@ -90,8 +97,7 @@ class LogDirectory:
         directory_id: str,
         *,
         known_directories: frozenset[str],
-        was_clean: bool,
-        previous_epoch: int,
+        marker: CleanShutdown | None,
         is_clustered: bool,
     ) -> None:
         self.env = env
@@ -101,14 +107,15 @@ class LogDirectory:
         self.marks: dict[TopicPartition, Mark] = {}
         self._blocking = blocking
         self.directory_id = directory_id
-        #: ids of the log directories that the broker had at its last start; empty if this is the only one
+        #: ids of all log directories of the broker (`barnabas.broker.logs.missing_directories`); empty if no
+        #: start has loaded this one
         self.known_directories = known_directories
         #: whether the last stop was clean, so that logs need no recovery
-        self.was_clean = was_clean
+        self.was_clean = was_clean = marker is not None
         #: the broker's epoch at the last stop, if that was clean and it had one
-        self.previous_epoch = previous_epoch
+        self.previous_epoch = NO_BROKER_EPOCH if marker is None else marker.broker_epoch
         #: the broker's present epoch, which a clean stop stores
-        self.broker_epoch = checkpoints.NO_BROKER_EPOCH
+        self.broker_epoch = NO_BROKER_EPOCH
         #: whether the logs found here have been recovered: only then may a stop be marked as clean
         self.is_recovered = was_clean or not _has_partitions(env.fs, env.path)
         #: whether `close` marked the stop as clean
@@ -127,10 +134,10 @@ class LogDirectory:
         self._found: dict[TopicPartition, TopicId] = {}
         #: partitions whose empty folders `found` has removed: they have no records here
         self.blank: set[TopicPartition] = set()
-        #: folders that belong to no topic of this broker, and are left alone
-        self.strangers: list[TopicPartition] = []
-        #: log end offsets of the logs that were in other directories at the last stop; None if not known
-        self.elsewhere = self._take_elsewhere()
+        #: folders that belong to no topic of this broker, and are left alone, with the topic id of each
+        self.strangers: dict[TopicPartition, TopicId] = {}
+        #: the logs with files in the broker's other directories at the last clean stop; None if not known
+        self.logs_elsewhere = self._read_logs_elsewhere(marker)
         #: partitions whose folders `found` could not read for lack of open files or memory; `load` reads them
         self.unread: set[TopicPartition] = set()
         #: each segment's size as of the clean stop
@@ -192,7 +199,7 @@ class LogDirectory:
             directory_id, known_directories = _claim(
                 fs, path, cluster_id, node_id, environment.random, is_clustered=is_clustered
             )
-            marker = _take_marker(fs, path)
+            content = _take_marker(fs, path)
             env = LogEnvironment(path, files, environment.clock, environment.random, on_failure=on_failure)
             return cls(
                 env,
@@ -200,8 +207,7 @@ class LogDirectory:
                 lock,
                 directory_id,
                 known_directories=known_directories,
-                was_clean=marker is not None,
-                previous_epoch=checkpoints.decode_clean_shutdown(marker or b""),
+                marker=None if content is None else checkpoints.decode_clean_shutdown(content),
                 is_clustered=is_clustered,
             )
         except BaseException:
@@ -209,23 +215,20 @@ class LogDirectory:
             raise
 
     def store_directories(self, ids: frozenset[str]) -> None:
-        """Store the ids of the log directories of the broker in `meta.properties`.
-
-        Store nothing if `ids` has only this directory.
+        """Store the ids of the log directories of the broker, with that of this one, in `meta.properties`.
 
         Raises:
             OSError: the disk failed.
         """
-        known = ids if len(ids) > 1 else frozenset()
-        if known == self.known_directories:
+        if ids == self.known_directories:
             return
         fs, file = self.env.fs, f"{self.path}/{checkpoints.META_PROPERTIES}"
         properties = checkpoints.decode_properties(read_small_file(fs, file))
         properties.pop(checkpoints.LOG_DIRS, None)
-        if known:
-            properties[checkpoints.LOG_DIRS] = ",".join(sorted(known))
+        if len(ids) > 1:
+            properties[checkpoints.LOG_DIRS] = ",".join(sorted(ids))
         replace_file(fs, file, checkpoints.encode_properties(properties))
-        self.known_directories = known
+        self.known_directories = ids
 
     @property
     def path(self) -> str:
@@ -534,7 +537,7 @@ class LogDirectory:
 
     def forget_start(self) -> None:
         """Free the memory of data that only `load` needs. Call it when every log is open."""
-        self._sizes = self.elsewhere = None
+        self._sizes = self.logs_elsewhere = None
         self.blank.clear()
         for checkpoint in self._checkpoints:
             checkpoint.share(self._all_logs)
@@ -718,11 +721,11 @@ class LogDirectory:
         self.note_clean(topic_partition, offset)
         return True
 
-    def close(self, elsewhere: bytes | None = None) -> None:
+    def close(self, logs_elsewhere: Collection[LogName] | None = None) -> None:
         """Flush and close every log. If nothing failed, mark the stop as clean. Errors are only logged.
 
-        First store `elsewhere`, the content of `barnabas-logs-elsewhere`. Without that file, the next start
-        does not know what the other log directories of the broker have.
+        `logs_elsewhere` has the logs with files in the broker's other directories. With None, the next start
+        does not know which logs these are.
         """
         try:
             unflushed = self._flush_all()
@@ -733,8 +736,11 @@ class LogDirectory:
             self.high_watermark_checkpoint().run()
             self.cleaned_checkpoint().run()
             self._size_checkpoint().run()
-            if elsewhere is not None:
-                Replacement(self.env.fs, f"{self.path}/{checkpoints.LOGS_ELSEWHERE}", elsewhere).run()
+            crc = None
+            if logs_elsewhere is not None:
+                content = checkpoints.encode_logs(logs_elsewhere)
+                Replacement(self.env.fs, f"{self.path}/{checkpoints.LOGS_ELSEWHERE}", content).run()
+                crc = crc32c(content)
             if unflushed:
                 names = ", ".join(map(str, unflushed[:10])) + (", ..." if len(unflushed) > 10 else "")
                 logger.error(
@@ -745,8 +751,8 @@ class LogDirectory:
                     names,
                 )
             elif self.is_recovered:
-                marker = f"{self.path}/{CLEAN_SHUTDOWN}"
-                Replacement(self.env.fs, marker, checkpoints.encode_clean_shutdown(self.broker_epoch)).run()
+                marker = checkpoints.encode_clean_shutdown(CleanShutdown(self.broker_epoch, crc))
+                Replacement(self.env.fs, f"{self.path}/{CLEAN_SHUTDOWN}", marker).run()
                 self.closed_cleanly = True
             else:
                 logger.warning("%s is not marked as cleanly closed: not every log was recovered", self.path)
@@ -874,17 +880,15 @@ class LogDirectory:
             keep_damaged(self.env.fs, path)
         return sizes
 
-    def _take_elsewhere(self) -> checkpoints.CheckpointedOffsets | None:
-        """Remove `barnabas-logs-elsewhere`. Return its content; None if it is not of a clean stop."""
-        path = f"{self.path}/{checkpoints.LOGS_ELSEWHERE}"
-        try:
-            read = checkpoints.decode_offsets(read_small_file(self.env.fs, path))
-        except FileNotFoundError:
+    def _read_logs_elsewhere(self, marker: CleanShutdown | None) -> frozenset[LogName] | None:
+        """Return the logs in `barnabas-logs-elsewhere`; None if `marker` is not of the stop that wrote it."""
+        if marker is None or marker.logs_elsewhere is None:
             return None
-        except ValueError:
-            read = None
-        self.env.fs.remove(path)
-        return read if read is not None and read.damage is None and self.was_clean else None
+        try:
+            content = read_small_file(self.env.fs, f"{self.path}/{checkpoints.LOGS_ELSEWHERE}")
+            return checkpoints.decode_logs(content) if crc32c(content) == marker.logs_elsewhere else None
+        except (FileNotFoundError, ValueError):
+            return None
 
     def _read_offsets(self, name: str) -> OffsetCheckpoint:
         path = f"{self.path}/{name}"
@@ -939,7 +943,7 @@ def _claim(
 
     Returns:
         The id of the directory, and the ids of all log directories of the broker. If `meta.properties` has no
-        id, `random` chooses one. The second result is empty if `meta.properties` names no other directories.
+        id, `random` chooses one. The second result is empty if no start has loaded the directory.
 
     Raises:
         ConfigError: the directory belongs to another broker or cluster, or `meta.properties` is damaged.
@@ -952,8 +956,10 @@ def _claim(
             raise ValueError("it does not name the cluster")
     except FileNotFoundError:
         found = {}
-        if any(_PARTITION_FOLDER.fullmatch(entry.name) for entry in fs.entries(path)):
+        if _has_partitions(fs, path):
             logger.warning("%s is missing although there are partitions: it is rewritten", file)
+        else:
+            found[checkpoints.LOG_DIRS] = ""
     except ValueError as error:
         raise ConfigError(
             f"{file} is damaged ({error}): put it back from a backup, or have `barnabas log repair` "
@@ -979,7 +985,9 @@ def _claim(
         mine[checkpoints.LOG_DIRS] = known
     if found != mine:
         replace_file(fs, file, checkpoints.encode_properties(mine))
-    return directory_id, frozenset(known.split(",") if known else ())
+    if known == "":
+        return directory_id, frozenset()
+    return directory_id, frozenset((known or directory_id).split(","))
 
 
 def _take_marker(fs: FileSystem, path: str) -> bytes | None:

@@ -20,8 +20,9 @@ from barnabas.base.types import ZERO_TOPIC_ID, Offset, TopicId, TopicPartition, 
 from barnabas.broker.config import BrokerConfig, TopicConfig
 from barnabas.broker.logs import DirectoryLocked, LogDirectory
 from barnabas.broker.logs.incomplete import IncompleteReplicas
+from barnabas.broker.logs.missing_directories import LogName, MissingDirectories
 from barnabas.broker.logs.offset_checkpoint import CheckpointWrite
-from barnabas.broker.storage import OpenFiles, PartitionLog, checkpoints
+from barnabas.broker.storage import OpenFiles, PartitionLog
 from barnabas.broker.storage.checkpoints import LOG_STARTS, NO_BROKER_EPOCH, RECOVERY_POINTS
 from barnabas.broker.storage.harm import hint_of, may_pass
 from barnabas.broker.storage.incomplete import Mark, remove_mark
@@ -89,6 +90,7 @@ class LogManager:
         self._disk = disk
         self._on_failure = on_failure
         self._directories: list[LogDirectory] = []
+        self._missing = MissingDirectories([], are_all_open=False, is_clustered=is_clustered)
         #: errors of the configured directories that could not be opened, by path
         self.unopened: dict[str, OSError] = {}
         #: logs that could not be opened, each with its directory; None if the log can be in a directory that
@@ -166,6 +168,11 @@ class LogManager:
     def __iter__(self) -> Iterator[PartitionLog]:
         for directory in self._directories:
             yield from directory.logs.values()
+
+    @property
+    def _is_everything_seen(self) -> bool:
+        """Whether all configured directories could be opened, and work."""
+        return not self.unopened and all(each.failure is None for each in self._directories)
 
     def find_directory(self, topic_partition: TopicPartition) -> LogDirectory | None:
         """Return the log directory of a log; None if there is no such log."""
@@ -291,6 +298,9 @@ class LogManager:
                 self.unopened[path] = error
                 continue
             self._directories.append(directory)
+        self._missing = MissingDirectories(
+            self._directories, are_all_open=not self.unopened, is_clustered=self._is_clustered
+        )
         if not self._directories:
             reasons = "; ".join(f"{path}: {error}{hint_of(error)}" for path, error in self.unopened.items())
             raise ConfigError(f"log.dirs: no directory can be used ({reasons})")
@@ -327,7 +337,7 @@ class LogManager:
         threads = self._config.num_recovery_threads_per_data_dir
         for directory in self._directories:
             wanted: deque[tuple[TopicPartition, TopicId, TopicConfig]] = deque()
-            unknown: list[TopicPartition] = []
+            unknown: dict[TopicPartition, TopicId] = {}
             try:
                 found = directory.found()
             except OSError as error:
@@ -344,7 +354,7 @@ class LogManager:
                     continue
                 known.add(topic_partition)
                 if topic_id is None:
-                    unknown.append(topic_partition)
+                    unknown[topic_partition] = found_id
                     continue
                 if found_id not in (topic_id, ZERO_TOPIC_ID):
                     log.error(
@@ -385,15 +395,13 @@ class LogManager:
                 loading += [(directory, pool, wanted)] * min(threads, len(wanted))
             directory.strangers = unknown
             if unknown:
-                more = ", ..." if unknown[5:] else ""
                 log.error(
                     "%s: %d folders belong to no topic of this broker and are left alone: %s%s; if you "
                     "need these topics, the metadata is out of date: stop the broker and run `barnabas log "
                     "check`",
                     directory.path,
                     len(unknown),
-                    ", ".join(map(str, unknown[:5])),
-                    more,
+                    *_few(list(unknown)),
                 )
             try:
                 leftovers = directory.leftovers()
@@ -435,73 +443,51 @@ class LogManager:
                         end - 1,
                     )
                     self._unreadable[topic_partition] = directory
-        self._refuse_logs_of_missing_directories(hosted)
-        self._store_directories()
+        self._refuse_lost(hosted)
+        self._account(hosted, is_deleted)
         for directory in self._directories:
             directory.forget_start()
         self._is_loaded = True
 
-    def _missing_directories(self) -> frozenset[str]:
-        """Return the ids of the log directories that the broker had at its last start, and has no more.
-
-        The result is empty while a configured directory cannot be opened, because it may be one of them.
-        """
-        if self.unopened:
-            return frozenset()
-        known = frozenset().union(*(directory.known_directories for directory in self._directories))
-        return known - {directory.directory_id for directory in self._directories}
-
-    def _lost_with_directory(
-        self, unopened: Collection[TopicPartition], hosted: Mapping[TopicPartition, TopicId]
+    def _find_lost(
+        self, partitions: Collection[TopicPartition], hosted: Mapping[TopicPartition, TopicId]
     ) -> list[TopicPartition]:
-        """Return those of the `unopened` partitions that can have records in a missing log directory.
+        """Return those of `partitions`, which have no log here, whose log can be in a missing directory."""
+        blank = set().union(*(each.blank for each in self._directories))
+        return self._missing.find_lost({each: hosted[each] for each in partitions}, blank)
 
-        After a clean stop, the present directories name them. If not, return all partitions without a folder.
-        """
-        if not self._missing_directories():
-            return []
-        named = [each.elsewhere for each in self._directories if each.known_directories]
-        if None in named:
-            blank = set().union(*(each.blank for each in self._directories))
-            return sorted(set(unopened) - blank)
-        tags = {
-            topic_partition: checkpoints.tag_of_topic(hosted[topic_partition]) for topic_partition in unopened
-        }
-        return sorted(
-            topic_partition
-            for topic_partition, tag in tags.items()
-            if any(
-                topic_partition in each.offsets and each.tags.get(topic_partition, tag) == tag
-                for each in named
-                if each is not None
+    def _refuse_lost(self, hosted: Mapping[TopicPartition, TopicId]) -> None:
+        """Make lost partitions unreadable, so that they are not created again."""
+        lost = self._find_lost(hosted.keys() - self._open_logs() - self._unreadable.keys(), hosted)
+        if lost:
+            self._unreadable.update(dict.fromkeys(lost))
+            log.error(
+                "%d partitions are not served: %s, and can have their logs (%s%s); add it to log.dirs again, "
+                "or mount its disk. If it is lost, have `barnabas log repair` forget it with its records",
+                len(lost),
+                self._missing,
+                *_few(lost),
             )
-        )
 
-    def _refuse_logs_of_missing_directories(self, hosted: Mapping[TopicPartition, TopicId]) -> None:
-        """Make logs unreadable that may be in a missing log directory, so that they are not created again."""
-        gone = self._lost_with_directory(hosted.keys() - self._open_logs() - self._unreadable.keys(), hosted)
-        missing = self._missing_directories()
-        if not gone:
-            return
-        self._unreadable.update(dict.fromkeys(gone))
-        log.error(
-            "%d partitions are not served, since a log directory is missing that this broker had before "
-            "(directory.id=%s in its meta.properties): %s%s; add it to log.dirs again, or mount its disk. If "
-            "it is lost, have `barnabas log repair` forget it with its records",
-            len(gone),
-            ",".join(sorted(missing)),
-            ", ".join(map(str, gone[:5])),
-            ", ..." if gone[5:] else "",
-        )
-
-    def _store_directories(self) -> None:
-        """Store the ids of the present log directories in each of them.
-
-        Keep the ids of other directories while a log is not served: the log may be there.
-        """
-        ids = frozenset(directory.directory_id for directory in self._directories)
-        if self._unreadable:
-            ids = ids.union(*(directory.known_directories for directory in self._directories))
+    def _account(
+        self,
+        hosted: Mapping[TopicPartition, TopicId],
+        is_deleted: Callable[[TopicPartition, TopicId], bool],
+    ) -> None:
+        """Store in each directory the ids of the log directories in which the broker can have a log."""
+        found = {each.topic_partition: each.topic_id for each in self}
+        found |= {each: hosted[each] for each in self._unreadable.keys() & hosted.keys()}
+        for directory in self._directories:
+            found |= directory.strangers
+        missing = self._missing
+        missing.account(found, is_deleted, is_everything_seen=self._is_everything_seen)
+        if missing.ids and missing.has_unaccounted:
+            log.warning(
+                "%s, and may have logs of topics that the broker does not know%s",
+                missing,
+                "" if self._is_clustered else "; if it is lost, have `barnabas log repair` forget it",
+            )
+        ids = missing.known_directories(are_all_served=not self._unreadable)
         for directory in self._directories:
             if directory.failure is None:
                 try:
@@ -538,7 +524,7 @@ class LogManager:
                 if topic_partition in nameless or not await self._remove_mark_of_missing(opened, mark):
                     self.incomplete.note(topic_partition, opened.topic_id, mark, opened)
         gone = dict(nameless)
-        is_everything_seen = not self.unopened and all(each.failure is None for each in self._directories)
+        is_everything_seen = self._is_everything_seen
         unopened = hosted.keys() - self._open_logs() - self._ambiguous.keys()
         for directory in self._directories:
             for topic_partition in sorted(unopened) if directory.failure is None else ():
@@ -554,9 +540,18 @@ class LogManager:
                 except OSError as error:
                     directory.env.handle_error(topic_partition, error)
         if is_everything_seen:
-            lost = self._lost_with_directory(unopened - gone.keys() - self._unreadable.keys(), hosted)
-            # not a new directory: it may be the folder below which a disk is not mounted
-            gone.update(zip(lost, cycle(each for each in self._directories if each.known_directories)))
+            lost = self._find_lost(unopened - gone.keys() - self._unreadable.keys(), hosted)
+            if lost:
+                log.error(
+                    "%d replicas are incomplete, since %s (%s%s); if a disk is not mounted, stop the broker, "
+                    "and mount the disk",
+                    len(lost),
+                    self._missing,
+                    *_few(lost),
+                )
+            # if possible not a new directory: it may be the folder below which a disk is not mounted
+            known = [each for each in self._directories if each.known_directories]
+            gone.update(zip(lost, cycle(known or self._directories)))
         for topic_partition, directory in gone.items():
             topic_id, config = hosted[topic_partition], config_of(topic_partition.topic)
             await self._begin_anew(directory, topic_partition, topic_id, config)
@@ -577,11 +572,8 @@ class LogManager:
         end = directory.expects(topic_partition, topic_id)
         if end:
             mark = Mark(f"its records up to offset {end - 1} were gone")
-        elif missing := self._missing_directories():
-            ids = sorted(missing)
-            mark = Mark(
-                f"the log directory with directory.id={','.join(ids)} is missing", directories=tuple(ids)
-            )
+        elif self._missing:
+            mark = Mark(str(self._missing), directories=tuple(sorted(self._missing.ids)))
         else:
             mark = Mark("its folder was set aside")
         self._unreadable[topic_partition] = directory
@@ -971,33 +963,30 @@ class LogManager:
         for _, files in self._superseded.values():
             files.close()
         elsewhere = {each: self._logs_elsewhere(each) for each in self._directories}
-        for directory, content in elsewhere.items():
+        for directory, logs in elsewhere.items():
             try:
-                directory.close(content)
+                directory.close(logs)
             except Exception:
                 log.exception("log directory %s could not be closed", directory.path)
 
-    def _logs_elsewhere(self, here: LogDirectory) -> bytes | None:
-        """Return the content of `barnabas-logs-elsewhere` for `here`; None if it is not known or not needed.
+    def _logs_elsewhere(self, here: LogDirectory) -> Collection[LogName] | None:
+        """Return the logs with files in other directories than `here`; None if not known or not needed.
 
-        A log that is not open counts as one with records. If the start has failed, what `open` has read
-        still holds.
+        A log that is not open counts as one with files. If the start has failed, what `open` has read still
+        holds.
         """
-        if not here.known_directories:
-            return None
         if not self._is_loaded:
-            read = here.elsewhere
-            return None if read is None else checkpoints.encode_offsets(read.offsets, read.tags)
-        offsets: dict[TopicPartition, Offset] = {}
-        tags: dict[TopicPartition, int] = {}
-        others = [directory for directory in self._directories if directory is not here]
-        for topic_partition in chain(self._unreadable, *(each.strangers for each in others)):
-            offsets[topic_partition] = 0
-        for topic_partition, opened in chain.from_iterable(each.logs.items() for each in others):
-            if not opened.files.is_blank:
-                offsets[topic_partition] = opened.log_end_offset
-                tags[topic_partition] = checkpoints.tag_of_topic(opened.topic_id)
-        return checkpoints.encode_offsets(offsets, tags)
+            return here.logs_elsewhere
+        if len(here.known_directories) < 2 or self._missing.unaccounted is None:
+            return None
+        logs = set(self._missing.unaccounted)
+        logs.update((topic_partition, ZERO_TOPIC_ID) for topic_partition in self._unreadable)
+        for directory in self._directories:
+            if directory is not here:
+                logs.update(directory.strangers.items())
+                opened = directory.logs.items()
+                logs.update((tp, each.topic_id) for tp, each in opened if not each.files.is_blank)
+        return logs
 
     # --- logs ---
 
@@ -1469,6 +1458,11 @@ class LogManager:
     def _run(self, task: Task) -> None:
         future = self._disk.run(task.run)
         future.add_done_callback(_report)
+
+
+def _few(partitions: Sequence[TopicPartition]) -> tuple[str, str]:
+    """Return the first of `partitions` as a text for the log, and dots if there are more."""
+    return ", ".join(map(str, partitions[:5])), ", ..." if partitions[5:] else ""
 
 
 def _end(opened: PartitionLog) -> LogEnd:

@@ -19,14 +19,16 @@ The other files:
   every segment as of the last clean stop: "topic partition base-offset size index-bytes timeindex-bytes
   latest-timestamp latest-offset". The latest offset is the last one of the first batch that has the latest
   timestamp.
-- `barnabas-logs-elsewhere`, which only Barnabas has, has the format of a checkpoint file. A clean stop of a
-  broker with several log directories writes it to each of them. It has the log end offsets of the logs in the
-  other directories, which a start needs if one of these is missing. Logs without files have no entry.
+- `barnabas-logs-elsewhere`, which only Barnabas has, is text with the same two first lines. A clean stop of a
+  broker with several log directories writes it to each of them. It has a line "topic partition topic-id" for
+  each log with files in another directory (`barnabas.broker.logs.missing_directories`).
 - `meta.properties` identifies the owner of the directory: version=1, cluster.id, node.id and directory.id
   (KIP-858). Only Barnabas writes two more properties: metadata.store=zookeeper in a broker of a cluster, and
-  barnabas.log.dirs in a broker with several log directories. The latter has the directory.id of each of them
-  (ID,ID,...).
-- `.kafka_cleanshutdown` exists between a clean stop and the next start.
+  barnabas.log.dirs. The latter has the directory.id of each log directory of the broker (ID,ID,...). It is
+  missing if there is only one. It is empty until a start has loaded the directory.
+- `.kafka_cleanshutdown` exists between a clean stop and the next start. It is JSON, with the broker epoch
+  (KIP-966). Only Barnabas writes the field logsElsewhere: the CRC-32C of the `barnabas-logs-elsewhere` that
+  the same stop wrote. Another stop, such as one of Kafka, leaves the list as it was, but not this field.
 - `partition.metadata`, in each partition's folder, has the topic id (KIP-516). A third line, which Kafka does
   not read, is the CRC-32C of the first two.
 """
@@ -34,7 +36,7 @@ The other files:
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from barnabas.base.types import Offset, TopicId, TopicPartition, topic_id_from_str, topic_id_to_str
@@ -64,18 +66,56 @@ MAX_OFFSET = 2**62
 NO_BROKER_EPOCH = -1
 
 
-def encode_clean_shutdown(broker_epoch: int) -> bytes:
-    """Return the content of `.kafka_cleanshutdown`, in Kafka's format (KIP-966), with the broker epoch."""
-    return json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()
+class CleanShutdown(NamedTuple):
+    """The content of `.kafka_cleanshutdown`."""
+
+    #: the broker's epoch at its stop, or NO_BROKER_EPOCH
+    broker_epoch: int = NO_BROKER_EPOCH
+    #: the CRC-32C of the `barnabas-logs-elsewhere` that the stop wrote; None if it wrote none
+    logs_elsewhere: int | None = None
 
 
-def decode_clean_shutdown(data: bytes) -> int:
-    """Return the broker epoch in `.kafka_cleanshutdown`; NO_BROKER_EPOCH if it has none or is damaged."""
+def encode_clean_shutdown(marker: CleanShutdown) -> bytes:
+    """Return the content of `.kafka_cleanshutdown`, in Kafka's format (KIP-966)."""
+    content = {"version": 0, "brokerEpoch": marker.broker_epoch}
+    if marker.logs_elsewhere is not None:
+        content["logsElsewhere"] = marker.logs_elsewhere
+    return json.dumps(content, separators=(",", ":")).encode()
+
+
+def decode_clean_shutdown(data: bytes) -> CleanShutdown:
+    """Parse `.kafka_cleanshutdown`. A field that is missing or damaged has its default value."""
     try:
-        epoch = json.loads(data)["brokerEpoch"]
-    except (ValueError, KeyError, TypeError):
-        return NO_BROKER_EPOCH
-    return epoch if type(epoch) is int and epoch >= 0 else NO_BROKER_EPOCH
+        content = json.loads(data)
+        epoch, crc = content.get("brokerEpoch"), content.get("logsElsewhere")
+    except (ValueError, AttributeError):
+        return CleanShutdown()
+    return CleanShutdown(
+        epoch if type(epoch) is int and epoch >= 0 else NO_BROKER_EPOCH, crc if type(crc) is int else None
+    )
+
+
+def encode_logs(logs: Collection[tuple[TopicPartition, TopicId]]) -> bytes:
+    """Return the content of `barnabas-logs-elsewhere`. A topic id that is not known is zero."""
+    return checked_lines.encode(
+        f"{topic} {partition} {topic_id_to_str(topic_id)}" for (topic, partition), topic_id in logs
+    )
+
+
+def decode_logs(content: bytes) -> frozenset[tuple[TopicPartition, TopicId]]:
+    """Parse `barnabas-logs-elsewhere`.
+
+    Raises:
+        ValueError: the content is damaged, or has another format.
+    """
+    lines, damage = checked_lines.decode(content)
+    if damage is not None:
+        raise ValueError(damage)
+    logs = set()
+    for line in lines:
+        topic, partition, topic_id = line.split()
+        logs.add((TopicPartition(topic, int(partition)), topic_id_from_str(topic_id)))
+    return frozenset(logs)
 
 
 class CheckpointedOffsets(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import random
 import threading
@@ -14,9 +13,10 @@ from simulation.clocks import VirtualClock
 from simulation.environment import simulated_environment
 from simulation.faulty_disk import FaultyDisk
 from simulation.virtual_time import run_virtual
+from tests.unit.broker.logs.bench import CONFIG, DELAY_MS, AtOnce, Bench, append, hosted, incomplete
 
 from barnabas.base.environment.blocking import ThreadPool
-from barnabas.base.environment.filesystem import read_file, write_file
+from barnabas.base.environment.filesystem import read_file
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import TopicPartition
 from barnabas.broker.config import BrokerConfig, TopicConfig
@@ -27,64 +27,6 @@ from barnabas.broker.storage.incomplete import Mark, write_mark
 from barnabas.broker.storage.retention import delete_old_segments
 from barnabas.broker.storage.truncation import truncate_fully_and_start_at, truncate_to
 from barnabas.kafka.records import Record, encode_batch
-
-DELAY_MS = 60_000
-CONFIG = TopicConfig(file_delete_delay_ms=DELAY_MS, segment_bytes=200, retention_ms=1000)
-
-
-class AtOnce:
-    """A pool that makes each call at once."""
-
-    def run(self, work, /, *args, **kwargs):
-        done = asyncio.get_running_loop().create_future()
-        try:
-            done.set_result(work(*args, **kwargs))
-        except OSError as error:
-            done.set_exception(error)
-        return done
-
-
-class Bench:
-    def __init__(self, *log_dirs, disk=None, is_clustered=False):
-        self.disk = disk or FaultyDisk()
-        self.offline = []
-        self.clock = VirtualClock(asyncio.get_running_loop())
-        config = BrokerConfig(node_id=1, log_dirs=log_dirs or ("/a", "/b"))
-        environment = simulated_environment(clock=self.clock, filesystem=self.disk)
-        self.logs = LogManager(config, environment, AtOnce(), self.offline.append, is_clustered=is_clustered)
-        self.logs.open("c")
-
-    def create(self, name, records=0, config=CONFIG, **header):
-        log = self.logs.create(TopicPartition(name, 0), name.encode() * 16, config)
-        for number in range(records):
-            batch = encode_batch([Record(None, bytes(100), self.clock.now_ms())], **header)
-            log.append_as_leader(batch, 0)
-            log.advance_high_watermark(number + 1)
-        return log
-
-    def folders(self, path):
-        return sorted(entry.name for entry in self.disk.entries(path) if "checkpoint" not in entry.name)
-
-    def segments(self, log):
-        return sorted(entry.name for entry in self.disk.entries(log.files.path) if ".log" in entry.name)
-
-
-def hosted(names):
-    """Return topics of one partition each, with their ids."""
-    return {TopicPartition(name, 0): name.encode() * 16 for name in names}
-
-
-@pytest.fixture
-def play():
-    """Run a scenario in virtual time."""
-
-    def run(scenario, *log_dirs):
-        async def main():
-            await scenario(Bench(*log_dirs))
-
-        run_virtual(main())
-
-    return run
 
 
 def test_new_logs_go_where_the_fewest_are_and_never_where_it_is_offline(play):
@@ -573,19 +515,11 @@ def test_what_a_crash_has_left_is_fsynced_before_it_is_served_where_what_is_ackn
     run_virtual(scenario())
 
 
-def append(bench, log):
-    log.append_as_leader(encode_batch([Record(None, bytes(100), bench.clock.now_ms())]), 0)
-
-
 def offsets_in(disk, path):
     return checkpoints.decode_offsets(read_file(disk, path)).offsets
 
 
 # --- a broker of a cluster: what is lost here is copied from others ---
-
-
-def incomplete(bench):
-    return sorted(name.decode()[0] + f"-{number}" for name, number in bench.logs.incomplete.registered)
 
 
 @pytest.mark.parametrize("left", ["nothing", "an empty folder", "its name"])
@@ -635,261 +569,6 @@ def test_a_replica_of_which_nothing_is_left_begins_anew_and_is_registered_until_
         again.logs.close()
 
     play(scenario, "/a")
-
-
-async def fill_two_directories(bench):
-    """Stop cleanly with the logs of t and u, of which the second directory has u."""
-    await bench.logs.load({}, lambda _: CONFIG)
-    for name in "tu":
-        bench.create(name, records=3)
-    await bench.logs.stop()
-    assert "t-0" in bench.folders("/a") and "u-0" in bench.folders("/b")
-
-
-@pytest.mark.parametrize("log_dirs", [["/a"], ["/a", "/empty"]], ids=["not-named", "not-mounted"])
-def test_a_log_in_a_directory_that_is_missing_is_not_created_again(play, log_dirs, caplog):
-    async def scenario(bench):
-        await fill_two_directories(bench)
-        for _ in range(2):
-            again = Bench(*log_dirs, disk=bench.disk)
-            await again.logs.load(hosted("tu"), lambda _: CONFIG)
-            assert again.logs.get(TopicPartition("t", 0)).log_end_offset == 3
-            with pytest.raises(KafkaError, match="the log of u-0 cannot be read"):
-                again.create("u")
-            assert "a log directory is missing" in caplog.text
-            await again.logs.stop()
-        again = Bench("/a", "/b", disk=bench.disk)
-        await again.logs.load(hosted("tu"), lambda _: CONFIG)
-        assert again.logs.get(TopicPartition("u", 0)).log_end_offset == 3
-        await again.logs.stop()
-
-    play(scenario)
-
-
-@pytest.mark.parametrize("log_dirs", [["/a"], ["/a", "/empty"]], ids=["not-named", "not-mounted"])
-def test_a_replica_in_a_directory_that_is_missing_is_registered_as_incomplete(play, log_dirs):
-    async def scenario(bench):
-        await fill_two_directories(bench)
-        for _ in range(2):
-            again = Bench(*log_dirs, disk=bench.disk, is_clustered=True)
-            await again.logs.load(hosted("tu"), lambda _: CONFIG)
-            assert incomplete(again) == ["u-0"]
-            assert again.logs.get(TopicPartition("u", 0)).log_end_offset == 0
-            await again.logs.stop()
-        again = Bench(*log_dirs, "/b", disk=bench.disk, is_clustered=True)
-        await again.logs.load(hosted("tu"), lambda _: CONFIG)
-        assert incomplete(again) == []
-        assert again.logs.get(TopicPartition("u", 0)).log_end_offset == 3
-        await again.logs.stop()
-
-    play(scenario)
-
-
-def test_a_directory_without_logs_may_go(play):
-    async def scenario(bench):
-        await fill_two_directories(bench)
-        again = Bench("/a", disk=bench.disk)
-        await again.logs.load(hosted("t"), lambda _: CONFIG)
-        await again.logs.stop()
-        again = Bench("/a", disk=bench.disk)
-        await again.logs.load(hosted("tu"), lambda _: CONFIG)
-        assert again.create("u").log_end_offset == 0
-        await again.logs.stop()
-
-    play(scenario)
-
-
-async def fill_and_leave_blank(bench):
-    """Create t and v in the first directory, u and w in the second one; v and w have no record."""
-    await bench.logs.load({}, lambda _: CONFIG)
-    for name, records in (("t", 3), ("u", 3), ("v", 0), ("w", 0)):
-        bench.create(name, records).flush()
-    assert {"t-0", "v-0"} < set(bench.folders("/a")) and {"u-0", "w-0"} < set(bench.folders("/b"))
-
-
-async def restart(bench, *log_dirs, is_clustered):
-    """Return a broker that has loaded its logs and has created those of which nothing is known to be lost."""
-    again = Bench(*log_dirs, disk=bench.disk, is_clustered=is_clustered)
-    await again.logs.load(hosted("tuvw"), lambda _: CONFIG)
-    for name in "tuvw":
-        if again.logs.get(TopicPartition(name, 0)) is None:
-            with contextlib.suppress(KafkaError):
-                again.create(name)
-    return again
-
-
-def served(bench):
-    """Return the end offset of each log that can be served or have a leader, by topic."""
-    lacking = incomplete(bench)
-    return {
-        log.topic_partition.topic: log.log_end_offset
-        for log in bench.logs
-        if str(log.topic_partition) not in lacking
-    }
-
-
-CLUSTERED = pytest.mark.parametrize("is_clustered", [False, True], ids=["lone", "clustered"])
-
-
-@CLUSTERED
-@pytest.mark.parametrize("log_dirs", [["/a"], ["/a", "/empty"]], ids=["not-named", "not-mounted"])
-def test_partitions_without_records_are_served_while_a_directory_is_missing_and_afterwards(
-    play, log_dirs, is_clustered
-):
-    async def scenario(bench):
-        await fill_and_leave_blank(bench)
-        await bench.logs.stop()
-        for _ in range(2):
-            again = await restart(bench, *log_dirs, is_clustered=is_clustered)
-            assert served(again) == {"t": 3, "v": 0, "w": 0}
-            await again.logs.stop()
-        again = await restart(bench, *log_dirs, "/b", is_clustered=is_clustered)
-        assert served(again) == {"t": 3, "u": 3, "v": 0, "w": 0}
-        await again.logs.stop()
-
-    play(scenario)
-
-
-@CLUSTERED
-def test_after_a_kill_all_that_can_be_in_a_missing_directory_waits_for_it(play, is_clustered):
-    async def scenario(bench):
-        await fill_and_leave_blank(bench)
-        bench.disk.process_ended()
-        for _ in range(2):
-            again = await restart(bench, "/a", is_clustered=is_clustered)
-            assert served(again) == {"t": 3, "v": 0}
-            bench.disk.process_ended()
-        for _ in range(2):
-            again = await restart(bench, "/a", "/b", is_clustered=is_clustered)
-            assert served(again) == {"t": 3, "u": 3, "v": 0, "w": 0}
-            await again.logs.stop()
-
-    play(scenario)
-
-
-@CLUSTERED
-@pytest.mark.parametrize("log_dirs", [["/a"], ["/a", "/b"]], ids=["without b", "with b"])
-@pytest.mark.parametrize("end", ["before load", "during load"])
-def test_a_start_that_fails_does_not_change_what_is_known_of_a_missing_directory(
-    play, is_clustered, log_dirs, end
-):
-    async def scenario(bench):
-        await fill_and_leave_blank(bench)
-        await bench.logs.stop()
-        failed = Bench(*log_dirs, disk=bench.disk, is_clustered=is_clustered)
-        if end == "during load":
-            load = asyncio.ensure_future(failed.logs.load(hosted("tuvw"), lambda _: CONFIG))
-            await asyncio.sleep(0)
-            load.cancel()
-            await asyncio.wait([load])
-        await failed.logs.stop()
-        again = await restart(bench, "/a", is_clustered=is_clustered)
-        assert "u" not in served(again)
-        assert served(again)["t"] == 3
-        await again.logs.stop()
-        again = await restart(bench, "/a", "/b", is_clustered=is_clustered)
-        assert served(again)["u"] == 3
-        await again.logs.stop()
-
-    play(scenario)
-
-
-def test_a_replica_that_could_not_begin_anew_is_not_taken_for_one_without_records(play):
-    async def scenario(bench):
-        await fill_and_leave_blank(bench)
-        await bench.logs.stop()
-        bench.disk.refuse = lambda operation, path: (
-            OSError(errno.EACCES, "x")
-            if operation == "write" and path.endswith("partition.metadata")
-            else None
-        )
-        again = await restart(bench, "/a", is_clustered=True)
-        bench.disk.refuse = None
-        await again.logs.stop()
-        again = await restart(bench, "/a", is_clustered=True)
-        assert "u" not in served(again)
-        await again.logs.stop()
-
-    play(scenario)
-
-
-@CLUSTERED
-@pytest.mark.parametrize("damage", ["missing", "torn"])
-def test_without_the_list_of_logs_elsewhere_all_that_can_be_in_a_missing_directory_waits(
-    play, is_clustered, damage
-):
-    async def scenario(bench):
-        await fill_and_leave_blank(bench)
-        await bench.logs.stop()
-        path = f"/a/{checkpoints.LOGS_ELSEWHERE}"
-        content = read_file(bench.disk, path)
-        bench.disk.remove(path)
-        if damage == "torn":
-            write_file(bench.disk, path, content[:-5])
-        again = await restart(bench, "/a", is_clustered=is_clustered)
-        assert served(again) == {"t": 3, "v": 0}
-        await again.logs.stop()
-
-    play(scenario)
-
-
-def test_a_new_topic_of_the_same_name_is_not_lost_with_a_missing_directory(play):
-    async def scenario(bench):
-        await fill_and_leave_blank(bench)
-        await bench.logs.stop()
-        again = Bench("/a", disk=bench.disk, is_clustered=True)
-        await again.logs.load({**hosted("tvw"), TopicPartition("u", 0): b"n" * 16}, lambda _: CONFIG)
-        assert incomplete(again) == []
-        await again.logs.stop()
-
-    play(scenario)
-
-
-def test_a_folder_of_no_known_topic_counts_as_lost_with_its_directory(play):
-    async def scenario(bench):
-        await fill_and_leave_blank(bench)
-        await bench.logs.stop()
-        again = Bench("/a", "/b", disk=bench.disk, is_clustered=True)
-        await again.logs.load(hosted("tvw"), lambda _: CONFIG)
-        await again.logs.stop()
-        again = await restart(bench, "/a", is_clustered=True)
-        assert incomplete(again) == ["u-0"]
-        await again.logs.stop()
-
-    play(scenario)
-
-
-def test_a_replica_stays_incomplete_where_its_directory_is_back_without_it(play):
-    async def scenario(bench):
-        await fill_and_leave_blank(bench)
-        await bench.logs.stop()
-        again = await restart(bench, "/a", is_clustered=True)
-        await again.logs.stop()
-        bench.disk.remove_tree("/b/u-0")
-        for _ in range(2):
-            again = await restart(bench, "/a", "/b", is_clustered=True)
-            assert served(again) == {"t": 3, "v": 0, "w": 0}
-            await again.logs.stop()
-
-    play(scenario)
-
-
-def test_a_kill_while_a_lost_replica_is_marked_does_not_make_it_one_without_records(play):
-    async def scenario(bench):
-        await fill_and_leave_blank(bench)
-        bench.disk.process_ended()
-        full = OSError(errno.ENOSPC, "the disk is full")
-        bench.disk.refuse = lambda operation, path: (
-            full if operation == "write" and path.endswith("partition.metadata") else None
-        )
-        await restart(bench, "/a", is_clustered=True)
-        bench.disk.process_ended()
-        bench.disk.refuse = None
-        again = await restart(bench, "/a", is_clustered=True)
-        assert incomplete(again) == ["u-0", "w-0"]
-        await again.logs.stop()
-
-    play(scenario)
 
 
 def test_a_replica_does_not_begin_anew_where_one_of_its_two_folders_is_empty(play):
@@ -1200,6 +879,7 @@ def test_a_folder_that_does_not_say_whose_it_is_makes_way_for_the_topic_that_has
     """
 
     async def scenario(bench):
+        await bench.logs.load({}, lambda _: CONFIG)
         bench.create("t", records=3).flush()
         await bench.logs.checkpoint(LogDirectory.recovery_point_checkpoint)
         if is_clean:

@@ -68,7 +68,14 @@ def test_a_number_that_is_no_offset_is_damage(offset):
 
 @pytest.mark.parametrize("epoch", [0, 1, 77])
 def test_the_mark_of_a_clean_stop_tells_the_brokers_epoch(epoch):
-    assert checkpoints.decode_clean_shutdown(checkpoints.encode_clean_shutdown(epoch)) == epoch
+    for crc in (None, 0, 2**32 - 1):
+        marker = checkpoints.CleanShutdown(epoch, crc)
+        assert checkpoints.decode_clean_shutdown(checkpoints.encode_clean_shutdown(marker)) == marker
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"1", b'{"brokerEpoch":"7","logsElsewhere":true}', b"\xff"])
+def test_a_mark_of_a_clean_stop_that_is_damaged_has_no_epoch(content):
+    assert checkpoints.decode_clean_shutdown(content) == checkpoints.CleanShutdown()
 
 
 def test_a_producer_without_sequences_keeps_its_last_batch_in_a_snapshot():
