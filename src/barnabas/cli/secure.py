@@ -18,6 +18,7 @@ from barnabas.broker.metadata.bootstrap import Users, add_missing_users, credent
 from barnabas.broker.metadata.store import MetadataStore, NotAllowedError
 from barnabas.broker.metadata.zookeeper.address import parse_address
 from barnabas.broker.server.network.endpoint import advertised_endpoints, bound_endpoints
+from barnabas.cli.secured_data import is_of_secured_data
 from barnabas.client.certificate_folder import SCRAM, CertificateFolder, escaped
 from barnabas.client.properties import translate
 from barnabas.client.servers import Servers
@@ -105,32 +106,40 @@ def _refuse_own(values: Mapping[str, str]) -> None:
 
 
 class SecuredCluster(Secured):
-    """The files and the admin of a cluster, whose brokers also log in to each other and to ZooKeeper."""
+    """The files and the admin of a cluster, whose brokers also log in to each other and to ZooKeeper.
 
-    def __init__(self, folder: CertificateFolder, data: Path) -> None:
+    Args:
+        folder: the folder for these files.
+        data: the log directory of the first broker.
+        hosts: hosts for the certificate.
+    """
+
+    def __init__(self, folder: CertificateFolder, data: Path, hosts: tuple[str, ...]) -> None:
         super().__init__(folder)
         self._data = data
+        self._hosts = hosts
+        before = read_unchecked(self.settings_file) if self.settings_file.exists() else {}
+        self._jaas = before.get("sasl.jaas.config") or (
+            f'{SCRAM} required username="{_BROKER}" password="{secrets.token_urlsafe(18)}";'
+        )
+        self._digest = before.get("zookeeper.digest") or f"{_BROKER}:{secrets.token_urlsafe(18)}"
 
     @property
     def settings_file(self) -> Path:
         """Path of the file with the settings of every broker. It has secrets."""
         return self.folder.properties(_SERVER)
 
-    def write_settings(self) -> None:
-        """Write the settings of the brokers. Existing secrets are kept."""
-        before = read_unchecked(self.settings_file) if self.settings_file.exists() else {}
-        jaas = before.get("sasl.jaas.config") or (
-            f'{SCRAM} required username="{_BROKER}" password="{secrets.token_urlsafe(18)}";'
-        )
-        digest = before.get("zookeeper.digest") or f"{_BROKER}:{secrets.token_urlsafe(18)}"
+    def _create_files(self) -> None:
+        """Write the settings of the brokers, and create the certificates if they are missing."""
+        make_certificate(self.folder, self._hosts)
         settings = {
             "authorizer.class.name": _AUTHORIZER,
             "super.users": f"User:{ADMIN};User:{_BROKER}",
             "inter.broker.listener.name": "SASL_SSL",
-            "sasl.jaas.config": jaas,
+            "sasl.jaas.config": self._jaas,
             "ssl.keystore.location": escaped(self.folder.pem(_SERVER)),
             "ssl.truststore.location": escaped(self.folder.authority),
-            "zookeeper.digest": digest,
+            "zookeeper.digest": self._digest,
             "zookeeper.set.acl": "true",
         }
         self.folder.write_properties(_SERVER, [f"{name}={value}" for name, value in settings.items()])
@@ -149,11 +158,14 @@ class SecuredCluster(Secured):
         own.setdefault("barnabas.audit.file", str(self.folder.path / "audit.log"))
         return {**own, **values, "super.users": super_users}
 
-    def close_zookeeper(self, address: str, *, is_own: bool, is_new: bool) -> str:
-        """Let only the cluster's brokers change the cluster's nodes in ZooKeeper.
+    def protect(self, address: str, *, is_own: bool, is_new: bool) -> str:
+        """Create the files, and let only the cluster's brokers change the cluster's nodes in ZooKeeper.
+
+        A start that this method refuses leaves no files that the next start must use. The embedded store
+        needs no more protection than its socket has.
 
         Args:
-            address: address of ZooKeeper, with the chroot.
+            address: address of the metadata store, with the chroot.
             is_own: whether only this cluster uses the ZooKeeper.
             is_new: whether the cluster does not exist yet.
 
@@ -161,29 +173,34 @@ class SecuredCluster(Secured):
             A warning for the user; empty if there is none.
 
         Raises:
-            ConfigError: the cluster is new, has no chroot, and any client can change the root node of
-                ZooKeeper. Or the nodes belong to another ZooKeeper identity.
-            StoreError: ZooKeeper does not answer.
+            ConfigError: the cluster has a user with the name of the brokers' user, but another password.
+                Or the cluster is new, has no chroot, and any client can change the root node of ZooKeeper.
+                Or the nodes belong to another ZooKeeper identity. Or the folder cannot be used.
+            StoreError: the store does not answer.
         """
-        digest = read_settings(self.settings_file)["zookeeper.digest"]
         where = parse_address(address)
 
-        async def close() -> str:
+        async def protect() -> str:
             from barnabas.broker.metadata.zookeeper.store import (
                 ZooKeeperStore,  # imports kazoo, which takes a while
             )
 
-            auth = [("digest", digest)]
+            auth = [("digest", self._digest)]
             store = await ZooKeeperStore.open(where, session_timeout=_PATIENCE, set_acl=True, auth=auth)
             try:
-                if is_own or where.chroot or not await store.is_root_open():
-                    await store.close_off(parents=is_own)
-                    return ""
+                await self._reject_user(store)
+                is_embedded = where.socket_path is not None
+                is_safe = is_embedded or is_own or where.chroot or not await store.is_root_open()
                 danger = f"anybody may change / of the ZooKeeper at {address}, and with it this cluster"
-                if is_new:
+                if is_new and not is_safe:
                     raise ConfigError(
                         f"{danger}: give the cluster a node of its own, by --zookeeper {address}/barnabas"
                     )
+                self._create_files()  # before nodes belong to an identity that only these files have
+                if is_safe:
+                    if not is_embedded:
+                        await store.close_off(parents=is_own)
+                    return ""
                 identity = f"zookeeper.digest in {self.settings_file}"
                 return f"{danger}: let only the identity {identity} change that node"
             except NotAllowedError as error:
@@ -195,7 +212,7 @@ class SecuredCluster(Secured):
             finally:
                 await store.close()
 
-        return asyncio.run(close())
+        return asyncio.run(protect())
 
     def add_admin(self, zookeeper: str) -> None:
         """Make the admin known to the cluster before its brokers start.
@@ -212,53 +229,51 @@ class SecuredCluster(Secured):
         async def add() -> None:
             store = await open_store(config, Environment.of_system())
             try:
-                await self._check_brokers_user(store)
+                # until the nodes were closed, any client of ZooKeeper could create this user
+                await self._reject_user(store)
                 await add_missing_users(store, self.users)
             finally:
                 await store.close()
 
         asyncio.run(add())
 
-    async def _check_brokers_user(self, store: MetadataStore) -> None:
-        """Reject a user of a client that has the name of the brokers' user.
+    async def _reject_user(self, store: MetadataStore) -> None:
+        """Raise ConfigError if a client's user has the name of the brokers' user.
 
         The brokers could not log in to each other, and the client would get the rights of a super user.
         """
         node = await store.exists(znodes.user_config(_BROKER))
         texts = {} if node is None else znodes.decode_config(node.data)
         password = _password_in(self.settings_file)
+        is_secured = is_of_secured_data(self.folder.path)
+        start = "start the broker alone, with --secure" if is_secured else "start without --secure"
         for mechanism in Mechanism:
             if mechanism.text in texts:
                 stored = ScramCredential.decode(texts[mechanism.text])
                 if derive(mechanism, password, stored.salt, stored.iterations) != stored:
                     raise ConfigError(
                         f"with --secure, brokers log in to each other as the user {_BROKER}, but this "
-                        f"cluster has a user {_BROKER} with another password: start the broker alone, with "
-                        f"--secure, run `barnabas users delete {_BROKER}`, and give that user's client "
-                        "another name"
+                        f"cluster has a user {_BROKER} with another password: {start}, run `barnabas users "
+                        f"delete {_BROKER}`, and give that user's client another name"
                     )
 
 
 def secure_cluster(
     folder: Path, addresses: Iterable[str], data: Path, values: Mapping[str, str]
 ) -> SecuredCluster:
-    """Make the files that the brokers at some addresses (``host:port``) need, if they are missing.
+    """Return what `--secure` needs for brokers at some addresses (``host:port``). Create no files yet.
 
     Args:
-        folder: the folder for these files.
+        folder: the folder for the files.
         data: the log directory of the first broker.
         values: the brokers' settings, without those of `--secure`.
 
     Raises:
-        ConfigError: `values` contradict `--secure`, or the folder cannot be used.
+        ConfigError: `values` contradict `--secure`.
     """
     _refuse_own(values)
-    certificates = CertificateFolder(folder)
     hosts = (address.rpartition(":")[0].strip("[]") for address in addresses)
-    make_certificate(certificates, tuple(dict.fromkeys((*hosts, *_HERE))))
-    secured = SecuredCluster(certificates, data)
-    secured.write_settings()
-    return secured
+    return SecuredCluster(CertificateFolder(folder), data, tuple(dict.fromkeys((*hosts, *_HERE))))
 
 
 def make_certificate(folder: CertificateFolder, hosts: tuple[str, ...]) -> None:

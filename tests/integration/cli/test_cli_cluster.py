@@ -329,6 +329,25 @@ def test_a_secured_cluster_does_not_share_the_root_of_an_open_zookeeper(tmp_path
         assert code == 0, said
 
 
+def test_a_start_with_secure_that_is_refused_for_a_user_closes_nothing(start: Callable[..., Started]) -> None:
+    open_cluster = start(brokers=1)
+    users = [*BARNABAS, "users", "add", "broker", "--password-file", "-"]
+    login = ["--bootstrap-server", open_cluster.servers]
+    subprocess.run([*users, *login], input=b"wonderland\n", check=True, capture_output=True, timeout=60)
+    assert open_cluster.end()[0] == 0
+    refused_one = start("--secure", brokers=1)
+    code, said = refused_one.end()
+    assert (code, refused_one.servers) == (1, "")
+    assert "start without --secure, run `barnabas users delete broker`" in said
+    open_cluster = start(brokers=1)
+    delete = [*BARNABAS, "users", "delete", "broker", "--bootstrap-server", open_cluster.servers]
+    subprocess.run(delete, check=True, capture_output=True, timeout=60)
+    assert open_cluster.end()[0] == 0
+    secured = start("--secure", brokers=1)
+    code, said = secured.end()
+    assert (code, bool(secured.servers)) == (0, True), said
+
+
 def test_a_secured_cluster_serves_its_admin_and_shows_no_secret(start: Callable[..., Started]) -> None:
     cluster = start("--secure", brokers=2)
     secure = cluster.folder / "secure"

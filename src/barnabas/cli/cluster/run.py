@@ -202,13 +202,10 @@ class ClusterRunner:
             self._stop_all()
 
     def _secure(self, secured: SecuredCluster) -> None:
-        if not self._layout.is_embedded:
-            is_new = self._folder.layout() is None
-            warning = secured.close_zookeeper(
-                self._store.address, is_own=self._layout.is_own_zookeeper, is_new=is_new
-            )
-            if warning:
-                self._say(f"warning: {warning}")
+        is_new = self._folder.layout() is None
+        warning = secured.protect(self._store.address, is_own=self._layout.is_own_zookeeper, is_new=is_new)
+        if warning:
+            self._say(f"warning: {warning}")
         secured.add_admin(self._store.address)
 
     def _report(self, servers: str) -> None:

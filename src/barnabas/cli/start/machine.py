@@ -149,7 +149,6 @@ def run(
     layout = _planned(folder, count, bound, "listeners" in values)
     settings = _settings(values, count)
     metrics = settings.pop("barnabas.metrics.listener", None)
-    folder.require_free()  # a running broker without --secure gets no file that forbids its next start
     secured = _secured(folder, bound, advertised, settings) if is_secure else None
     key = None if secured is None else str(secured.folder.pem("server"))
     beside = _beside(services, secured, key)
