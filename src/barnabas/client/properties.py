@@ -86,7 +86,7 @@ JAVA = frozenset(
 _HARMLESS = re.compile(
     r"sasl\.login\.(refresh|retry|connect|read)\..*|sasl\.kerberos\..*|ssl\.(key|trust)manager\..*"
 )
-_CURES = {
+_HINTS = {
     "config.providers": "write the values themselves, and make the file readable by its owner only",
     "sasl.client.callback.handler.class": "Java classes do not run here; remove it",
     "sasl.login.class": "Java classes do not run here; remove it",
@@ -125,13 +125,13 @@ def translate(given: Mapping[str, str]) -> Translated:
     ignored = []
     for name, value in given.items():
         if "${" in value:
-            raise SettingError(f"{name} has a placeholder, ${{...}}: {_CURES['config.providers']}")
+            raise SettingError(f"{name} has a placeholder, ${{...}}: {_HINTS['config.providers']}")
         if name in _SAME:
             settings[name] = value.strip()
         elif name in _RENAMED:
             settings[_RENAMED[name]] = value.strip()
-        elif name in _CURES:
-            raise SettingError(f"{name} cannot be honoured: {_CURES[name]}")
+        elif name in _HINTS:
+            raise SettingError(f"{name} cannot be honoured: {_HINTS[name]}")
         elif name not in JAVA:
             _require_harmless(name)
             ignored.append(name)

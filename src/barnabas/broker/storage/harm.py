@@ -51,7 +51,7 @@ _PASSING = _numbers("ENOSPC", "EDQUOT", "EMFILE", "ENFILE", "ENOMEM", "EAGAIN")
 #: the one file is to blame, no other of its disk: of the operations that harm no more than themselves
 _ONE_FILE = _numbers("EACCES", "EPERM", "EISDIR", "ENOTDIR", "ELOOP", "ENOENT", "ENXIO")
 
-_CURES = {
+_HINTS = {
     errno.ENOSPC: "free some space on its disk",
     errno.EDQUOT: "raise the disk quota of the broker's user, or free some space",
     errno.EACCES: "let the broker's user read and write it",
@@ -103,5 +103,5 @@ def may_pass(error: BaseException | None) -> bool:
 
 def hint_of(error: OSError) -> str:
     """Return advice for the operator, to append to an error message; empty if there is none."""
-    hint = _CURES.get(error.errno or 0)
+    hint = _HINTS.get(error.errno or 0)
     return f": {hint}" if hint else ""
