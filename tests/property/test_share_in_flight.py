@@ -206,7 +206,8 @@ class Model:
             raise KafkaError(ErrorCode.INVALID_RECORD_STATE)
         parts = [(o, kind) for o, kind in parts if o >= self.start]
         if any(offset >= self.end for offset, _ in parts):
-            raise KafkaError(ErrorCode.INVALID_REQUEST)
+            code = ErrorCode.INVALID_RECORD_STATE if self.start == self.end else ErrorCode.INVALID_REQUEST
+            raise KafkaError(code)
         for offset, _ in parts:
             cell = self.cells[offset]
             if cell.state != ACQUIRED or cell.member != member or cell.target is not None:

@@ -39,7 +39,9 @@ T0 = int(time.time() * 1000)
 PARTITIONS = 1
 MEMBERS = 3
 GROUP_RESOURCE = 32
-RENEW = 4
+RELEASE, RENEW = 2, 4
+#: how often a record is delivered at most
+DELIVERIES = 5
 
 #: acknowledgements with their partitions
 Acknowledgements: TypeAlias = list[tuple[int, AcknowledgementBatch]]
@@ -57,6 +59,13 @@ class ShareWalk:
         self.ends = [0] * PARTITIONS
         #: the next epoch of each member's session, None without a session
         self.epochs: list[int | None] = [None] * MEMBERS
+        #: the log start offset of each partition, and the offsets at which its batches begin or end
+        self.log_starts = [0] * PARTITIONS
+        self.bounds = [[0] for _ in range(PARTITIONS)]
+        #: offsets of a partition that the group may have finished
+        self.finished: set[tuple[int, int]] = set()
+        #: whether Kafka's share partition may not know the log start yet: a fetch is then empty, once
+        self.is_kafka_late = False
         #: members whose session has forgotten partitions: Kafka does not release their records at its end
         self.forgetful: set[int] = set()
         #: who has acquired an offset of a partition
@@ -118,10 +127,12 @@ class ShareWalk:
 
         self.pair.ask(make, f"produce {count} to {partition}, offset {self.ends[partition]}")
         self.ends[partition] += count
+        self.bounds[partition].append(self.ends[partition])
 
     def delete(self) -> None:
+        """Delete whole batches: of a batch that is deleted in part, Kafka can deliver deleted records."""
         partition = self.random.randrange(PARTITIONS)
-        offset = self.random.randint(0, self.ends[partition])
+        offset = self.random.choice(self.bounds[partition])
         wanted = [DeleteRecordsPartition(partition_index=partition, offset=offset)]
         self.pair.ask(
             lambda wire, _: DeleteRecordsRequest(
@@ -129,6 +140,8 @@ class ShareWalk:
             ),
             f"delete records of {partition} before {offset}",
         )
+        self.is_kafka_late |= offset > self.log_starts[partition]
+        self.log_starts[partition] = max(self.log_starts[partition], offset)
         time.sleep(0.3)
         for place in [place for place in self.held if place[0] == partition and place[1] < offset]:
             del self.held[place]
@@ -194,7 +207,14 @@ class ShareWalk:
             )
 
         told = f"fetch of {member}, epoch {epoch}: {partitions}, not {forgotten}, {_told(acks)}, {settings}"
-        answer, _ = self.pair.ask(make, told, _acquired)
+        answer, theirs = (wire.ask(make(wire, number)) for number, wire in enumerate(self.pair.wires))
+        if self.is_kafka_late and _has_records(answer) and not _has_records(theirs):
+            self.pair.note(f"{told}: empty in Kafka")
+            self.is_kafka_late = False
+            by_partition, forgotten, epoch = {}, [], epoch + 1
+            theirs = _with_outcomes_of(theirs, self.pair.wires[1].ask(make(self.pair.wires[1], 1)))
+            self._advance_epoch(self.pair.wires[0], member, epoch)
+        self.pair.compare((answer, theirs), told, _acquired)
         self._session(member, epoch, answer)
         if answer is None or answer.error_code:
             return
@@ -203,6 +223,16 @@ class ShareWalk:
                 for run in partition.acquired_records:
                     for offset in range(run.first_offset, run.last_offset + 1):
                         self.held[partition.partition_index, offset] = member
+                        if run.delivery_count >= DELIVERIES:
+                            self.finished.add((partition.partition_index, offset))
+
+    def _advance_epoch(self, wire: Wire, member: int, epoch: int) -> None:
+        """Send a request without a change, so that the member's session continues with `epoch` + 1."""
+        request = ShareAcknowledgeRequest(
+            group_id=wire.name("g"), member_id=self.members[member], share_session_epoch=epoch
+        )
+        answer = wire.ask(request)
+        assert not answer.error_code, answer
 
     def acknowledge(self) -> None:
         member = self.random.randrange(MEMBERS)
@@ -275,8 +305,10 @@ class ShareWalk:
                 for offset, kind in zip(
                     mine[start : stop + 1], types * count if len(types) == 1 else types, strict=True
                 ):
-                    if kind != 4:
+                    if kind != RENEW:
                         self.held.pop((partition, offset), None)
+                    if kind not in (RELEASE, RENEW):
+                        self.finished.add((partition, offset))
                 mine = mine[stop + 1 :]
                 taken = True
             if rng.random() < (0.08 if taken else 0.05):
@@ -286,9 +318,17 @@ class ShareWalk:
         return found
 
     def _wrong(self, partition: int) -> AcknowledgementBatch:
+        """Return an acknowledgement that may be wrong. It names an offset that the group has not finished.
+
+        If the group's start offset is above all offsets of an acknowledgement, Kafka accepts it.
+        """
         rng = self.random
-        first = rng.randint(0, self.ends[partition] + 3)
+        start, end = self.log_starts[partition], self.ends[partition]
+        while start < end and (partition, start) in self.finished:
+            start += 1
+        first = rng.randint(start, end + 3)
         last = first + rng.choice((0, 0, 1, 4, -1))
+        self.finished.update((partition, offset) for offset in range(first, last + 1))
         types = rng.choice(([1], [2], [3], [4], [0], [5], [-1], [], [1, 1], [1, 2, 3]))
         return _batch(first, last, types)
 
@@ -328,6 +368,26 @@ def _acquired(answer: Any) -> Any:
             if each["records"] or each["error_code"] or each["acknowledge_error_code"]
         ]
     answer["responses"] = [topic for topic in answer["responses"] if topic["partitions"]]
+    return answer
+
+
+def _has_records(answer: Any) -> bool:
+    if answer is None:
+        return False
+    return any(partition.acquired_records for topic in answer.responses for partition in topic.partitions)
+
+
+def _with_outcomes_of(earlier: Any, answer: Any) -> Any:
+    """Return the answer to a fetch, with the outcomes of the acknowledgements in an earlier one."""
+    outcomes = {
+        (topic.topic_id, partition.partition_index): partition.acknowledge_error_code
+        for topic in earlier.responses
+        for partition in topic.partitions
+    }
+    for topic in answer.responses:
+        for partition in topic.partitions:
+            outcome = outcomes.get((topic.topic_id, partition.partition_index), 0)
+            partition.acknowledge_error_code = outcome
     return answer
 
 

@@ -515,15 +515,16 @@ class InFlight:
 
         Raises:
             KafkaError: INVALID_RECORD_STATE, the member has not acquired one of the records, or has lost or
-                acknowledged it, or the group has finished all records of an acknowledgement; INVALID_REQUEST,
-                the acknowledgements are malformed, or name offsets from `end` on.
+                acknowledged it, the group has finished all records of an acknowledgement, or no record is in
+                flight; INVALID_REQUEST, the acknowledgements are malformed, or name offsets from `end` on.
         """
         for first, last, _ in check_acknowledgements(acknowledgements):
             if self._deleted_before <= last < self.start:
                 raise KafkaError(ErrorCode.INVALID_RECORD_STATE, f"the group has finished {first}-{last}")
         parts = _parts_of(acknowledgements, self.start)
         if parts and parts[-1][1] >= self.end:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"offset {parts[-1][1]} has not been acquired")
+            code = ErrorCode.INVALID_RECORD_STATE if self.start == self.end else ErrorCode.INVALID_REQUEST
+            raise KafkaError(code, f"offset {parts[-1][1]} has not been acquired")
         self._check_owner(member, parts)
         marked = []
         targets = {GAP: ARCHIVED, ACCEPT: ACKNOWLEDGED, REJECT: self._given_up}

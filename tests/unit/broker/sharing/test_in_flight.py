@@ -70,6 +70,18 @@ def test_a_member_that_lost_its_lock_hears_that_another_member_has_finished_the_
     assert flight.acknowledge("b", [Acknowledgement(1, 2, [ACCEPT])], until=10.0)
 
 
+def test_a_member_acknowledges_a_record_while_no_record_is_in_flight():
+    """Apache Kafka gives this error, too. While others are in flight, it is INVALID_REQUEST."""
+    flight = InFlight(0, Limits())
+    with pytest.raises(KafkaError) as error:
+        flight.acknowledge("a", [Acknowledgement(0, 0, [ACCEPT])], until=10.0)
+    assert error.value.code is ErrorCode.INVALID_RECORD_STATE
+    acquire(flight, batch_of((0, 4)))
+    with pytest.raises(KafkaError) as error:
+        flight.acknowledge("a", [Acknowledgement(5, 5, [ACCEPT])], until=10.0)
+    assert error.value.code is ErrorCode.INVALID_REQUEST
+
+
 def test_acknowledgements_of_records_that_the_log_has_deleted_are_ignored():
     flight = InFlight(0, Limits())
     acquire(flight, batch_of((0, 4)))
