@@ -11,6 +11,7 @@ from barnabas.broker.coordinator.groups.service import GroupCoordinator
 from barnabas.broker.coordinator.groups.share.group import ShareGroup, ShareGroupState
 from barnabas.broker.coordinator.loading import InternalLog
 from barnabas.broker.coordinator.share_state.persister import (
+    CoordinatorPosition,
     SharePartitionKey,
     SharePersister,
     ShareState,
@@ -27,6 +28,7 @@ __all__ = [
     "ClassicGroup",
     "ConsumerGroup",
     "ConsumerGroupState",
+    "CoordinatorPosition",
     "GroupCoordinator",
     "GroupState",
     "InternalLog",

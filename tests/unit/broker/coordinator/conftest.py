@@ -21,7 +21,12 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.coordinator import Caller, ConsumerGroup, GroupCoordinator, OffsetKey, ShareGroup
 from barnabas.broker.coordinator.pattern_search import PatternSearch
-from barnabas.broker.coordinator.share_state.persister import SharePartitionKey, ShareState
+from barnabas.broker.coordinator.share_state.persister import (
+    UNKNOWN_POSITION,
+    CoordinatorPosition,
+    SharePartitionKey,
+    ShareState,
+)
 from barnabas.broker.metadata.image import ClusterImage, PartitionState, TopicImage
 from barnabas.kafka.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -135,8 +140,8 @@ class MemoryPersister:
 
     def __init__(self) -> None:
         self.states: dict[SharePartitionKey, ShareState] = {}
-        #: the highest epoch of the group coordinators that have initialized a state
-        self.coordinator_epochs: dict[SharePartitionKey, int] = {}
+        #: the positions of the group coordinators that have initialized a state
+        self.positions: dict[SharePartitionKey, CoordinatorPosition] = {}
         self.failure: KafkaError | None = None
         self.open = asyncio.Event()
         self.open.set()
@@ -148,7 +153,7 @@ class MemoryPersister:
         key: SharePartitionKey,
         state_epoch: int,
         start_offset: int,
-        coordinator_epoch: int = -1,
+        position: CoordinatorPosition = UNKNOWN_POSITION,
         replaced: int = -1,
     ) -> None:
         await self._answer("initialize", key, state_epoch, start_offset)
@@ -156,16 +161,16 @@ class MemoryPersister:
         state = ShareState(state_epoch, -1, start_offset, 0, ())
         if known is not None and known.state_epoch >= state_epoch and known != state:
             raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
-        if known is not None and known.initialized_at != replaced:
-            self._check_coordinator_epoch(key, coordinator_epoch)
+        if known is not None and (replaced == -1 or known.initialized_at != replaced):
+            self._check_position(key, position)
         self.states[key] = state
-        self.coordinator_epochs[key] = coordinator_epoch
+        self.positions[key] = position
 
-    async def delete(self, key: SharePartitionKey, coordinator_epoch: int = -1) -> None:
+    async def delete(self, key: SharePartitionKey, position: CoordinatorPosition = UNKNOWN_POSITION) -> None:
         await self._answer("delete", key)
-        self._check_coordinator_epoch(key, coordinator_epoch)
+        self._check_position(key, position)
         self.states.pop(key, None)
-        self.coordinator_epochs.pop(key, None)
+        self.positions.pop(key, None)
 
     async def summary(self, key: SharePartitionKey, leader_epoch: int = -1) -> ShareState:
         await self._answer("summary", key)
@@ -177,8 +182,8 @@ class MemoryPersister:
     async def write(self, *arguments: Any) -> None:
         raise NotImplementedError
 
-    def _check_coordinator_epoch(self, key: SharePartitionKey, coordinator_epoch: int) -> None:
-        if -1 != coordinator_epoch < self.coordinator_epochs.get(key, -1):
+    def _check_position(self, key: SharePartitionKey, position: CoordinatorPosition) -> None:
+        if position.is_before(self.positions.get(key, UNKNOWN_POSITION)):
             raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
 
     async def _answer(self, *asked: Any) -> None:

@@ -363,20 +363,16 @@ class GroupCoordinator(Coordinator[GroupShard]):
 
     _delete_group = writing(GroupShard.delete_group, _unchecked)
 
-    def delete_group(self, group_id: str) -> MaybeAwaitable[None]:
+    async def delete_group(self, group_id: str) -> None:
         """Delete an empty group with its offsets, or a share group with the states of its partitions.
-
-        Return None if the group is already deleted. If not, return an awaitable that completes when the group
-        is deleted, or raises the error.
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, there is no such group; NON_EMPTY_GROUP, the group has members;
                 for a share group, the error of a state that could not be deleted; the errors of
                 `CoordinatorRuntime.write`.
         """
-        if isinstance(self._read(group_id, lambda shard: shard.groups.get(group_id)), ShareGroup):
-            return self.share_groups.delete_group(group_id)
-        return self._delete_group(group_id)
+        if not await resolve(self._delete_group(group_id)):
+            await self.share_groups.delete_group(group_id)
 
     # --- inside ---
 

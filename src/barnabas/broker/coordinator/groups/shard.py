@@ -485,11 +485,10 @@ class GroupShard:
 
     # --- groups as a whole ---
 
-    def delete_group(self, group_id: str) -> Result[None]:
-        """Delete an empty group with its offsets.
+    def delete_group(self, group_id: str) -> Result[bool]:
+        """Delete an empty group with its offsets. Return False for a share group, and do not change it.
 
-        For a share group, the caller must first delete the states of the group's share partitions. This
-        method does not check that.
+        The states of a share group's partitions must be deleted before the group (`ShareAdministration`).
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, there is no such group; NON_EMPTY_GROUP, the group has members.
@@ -498,10 +497,10 @@ class GroupShard:
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
         if isinstance(group, ShareGroup):
-            return self.shares.delete(group_id)
+            return Result(False)
         if not group.is_empty:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
-        return Result(records=[*self.commits.delete_all(group_id), *self._tombstones(group)])
+        return Result(True, [*self.commits.delete_all(group_id), *self._tombstones(group)])
 
     def expire_group(self, group_id: str) -> Result[None]:
         """Delete a group's expired offsets.

@@ -13,7 +13,13 @@ from typing import NamedTuple, cast
 
 from barnabas.base.types import LeaderEpoch, Offset
 from barnabas.broker.coordinator.record_prefix import PREFIX, decode_key, decode_value, prefix_of
-from barnabas.broker.coordinator.share_state.persister import SharePartitionKey, ShareState, StateBatch
+from barnabas.broker.coordinator.share_state.persister import (
+    UNKNOWN_POSITION,
+    CoordinatorPosition,
+    SharePartitionKey,
+    ShareState,
+    StateBatch,
+)
 from barnabas.kafka.protocol.codec import encode
 from barnabas.kafka.protocol.encoder import EncodedItems
 from barnabas.kafka.protocol.records import share_group_state as stored
@@ -34,8 +40,8 @@ class Snapshot(NamedTuple):
     created_ms: int
     #: later than `created_ms` if this snapshot repeats an old one
     written_ms: int
-    #: the epoch of the group coordinator that has initialized the state; -1 for an unknown one
-    coordinator_epoch: LeaderEpoch = -1
+    #: the position of the group coordinator that has initialized the state
+    position: CoordinatorPosition = UNKNOWN_POSITION
 
 
 class SnapshotRecord(NamedTuple):
@@ -48,7 +54,7 @@ class SnapshotRecord(NamedTuple):
         key = _encode_key(stored.ShareSnapshotKey, self.key, _SNAPSHOT_PREFIX)
         if self.snapshot is None:
             return key, None
-        epoch, state, created_ms, written_ms, coordinator_epoch = self.snapshot
+        epoch, state, created_ms, written_ms, position = self.snapshot
         value = stored.ShareSnapshotValue(
             snapshot_epoch=epoch,
             state_epoch=state.state_epoch,
@@ -57,8 +63,9 @@ class SnapshotRecord(NamedTuple):
             delivery_complete_count=state.delivery_complete_count,
             create_timestamp=created_ms,
             write_timestamp=written_ms,
-            coordinator_epoch=coordinator_epoch,
+            coordinator_epoch=position.epoch,
             initialized_at=state.initialized_at,
+            coordinator_log_end=position.log_end,
             state_batches=_encode_batches(state.batches),
         )
         return key, encode(value, _VERSION, PREFIX.pack(_VERSION))
@@ -137,7 +144,7 @@ def _snapshot(value: bytes) -> Snapshot:
         ),
         snapshot.create_timestamp,
         snapshot.write_timestamp,
-        snapshot.coordinator_epoch,
+        CoordinatorPosition(snapshot.coordinator_epoch, snapshot.coordinator_log_end),
     )
 
 

@@ -61,6 +61,32 @@ class ShareState(NamedTuple):
         return -1 in (offset, self.initialized_at) or offset == self.initialized_at
 
 
+class CoordinatorPosition(NamedTuple):
+    """The position of a group coordinator's log at the time of a request about a group.
+
+    Each change of a group appends a record. So a request after a change has a later position than all
+    requests before it. This also holds if the change deletes the group or creates it again.
+    """
+
+    #: the leader epoch of the group's `__consumer_offsets` partition; -1 for an unknown one
+    epoch: LeaderEpoch = -1
+    #: the end offset of this partition; -1 for an unknown one
+    log_end: Offset = -1
+
+    def is_before(self, other: CoordinatorPosition) -> bool:
+        """Whether this position is lower than `other`. False if this is unknown.
+
+        A group coordinator of an older version of Barnabas does not send the end offset.
+        """
+        if self.epoch != other.epoch:
+            return -1 < self.epoch < other.epoch
+        return -1 < self.log_end < other.log_end
+
+
+#: a caller that does not know its position: no position is before or after it
+UNKNOWN_POSITION = CoordinatorPosition()
+
+
 class SharePersister(Protocol):
     """Reads and writes the states of share partitions. The persister retries after retriable errors.
 
@@ -74,7 +100,7 @@ class SharePersister(Protocol):
         key: SharePartitionKey,
         state_epoch: int,
         start_offset: Offset,
-        coordinator_epoch: LeaderEpoch = -1,
+        position: CoordinatorPosition = UNKNOWN_POSITION,
         replaced: Offset = -1,
     ) -> None:
         """Replace the state of a share partition by a new one without batches.
@@ -83,14 +109,14 @@ class SharePersister(Protocol):
         If `start_offset` is -1, the partition's leader chooses the start offset. Repeating a call with the
         same arguments succeeds, and changes nothing, until the partition's leader has changed the state.
 
-        `coordinator_epoch` is the leader epoch of the group's `__consumer_offsets` partition; -1 for an
-        unknown one. A group coordinator with a lower epoch cannot delete the new state. It can replace only
-        the state whose `initialized_at` it passes as `replaced`. Between its read of that state and the call,
-        it must have committed a record of the group.
+        `position` is that of the group coordinator. A request with an earlier position cannot delete the new
+        state. It can replace only the state whose `initialized_at` it passes as `replaced`. Between its read
+        of that state and the call, the coordinator must have committed a record of the group.
 
         Raises:
             KafkaError: FENCED_STATE_EPOCH, the stored state epoch is higher, or it is equal and the state has
-                changed since its initialization; or a later group coordinator has initialized the state.
+                changed since its initialization; or a request with a later position has initialized the
+                state.
         """
 
     async def read(self, key: SharePartitionKey, leader_epoch: LeaderEpoch) -> ShareState:
@@ -120,7 +146,8 @@ class SharePersister(Protocol):
         order of the calls.
 
         `delivery_complete_count` is the number of finished records from the start offset on; -1 for an
-        unknown number (KIP-1226). It replaces the stored number. `initialized_at` is that of the state that
+        unknown number (KIP-1226). It replaces the stored number, unless the write is a late duplicate: a
+        lower number, and no other change. `initialized_at` is that of the state that
         the caller has read (`ShareState.may_be_initialized_at`).
 
         Raises:
@@ -130,14 +157,13 @@ class SharePersister(Protocol):
                 batches are not in order or too many.
         """
 
-    async def delete(self, key: SharePartitionKey, coordinator_epoch: LeaderEpoch = -1) -> None:
+    async def delete(self, key: SharePartitionKey, position: CoordinatorPosition = UNKNOWN_POSITION) -> None:
         """Delete the state of a share partition. If there is none, do nothing.
 
-        `coordinator_epoch` is the leader epoch of the group's `__consumer_offsets` partition; -1 deletes the
-        state in any case.
+        `position` is that of the group coordinator; an unknown one deletes the state in any case.
 
         Raises:
-            KafkaError: FENCED_STATE_EPOCH, a later group coordinator has initialized the state.
+            KafkaError: FENCED_STATE_EPOCH, a request with a later position has initialized the state.
         """
 
     async def summary(self, key: SharePartitionKey, leader_epoch: LeaderEpoch = -1) -> ShareState:

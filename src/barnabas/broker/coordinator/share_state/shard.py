@@ -23,7 +23,13 @@ from barnabas.broker.coordinator.share_state.codec import (
     UpdateRecord,
     decode_record,
 )
-from barnabas.broker.coordinator.share_state.persister import SharePartitionKey, ShareState, StateBatch
+from barnabas.broker.coordinator.share_state.persister import (
+    UNKNOWN_POSITION,
+    CoordinatorPosition,
+    SharePartitionKey,
+    ShareState,
+    StateBatch,
+)
 from barnabas.broker.view import BrokerView
 
 logger = logger_of(__name__, is_limited=True)
@@ -124,7 +130,7 @@ class ShareShard:
         key: SharePartitionKey,
         state_epoch: int,
         start_offset: Offset,
-        coordinator_epoch: LeaderEpoch = _ANY,
+        position: CoordinatorPosition = UNKNOWN_POSITION,
         replaced: Offset = _ANY,
     ) -> Result[None]:
         """Replace the state by a new one: see `SharePersister.initialize`.
@@ -135,15 +141,15 @@ class ShareShard:
 
         Raises:
             KafkaError: FENCED_STATE_EPOCH, the stored state epoch is higher than `state_epoch`, or it is
-                equal and the state has changed since its initialization; or a later group coordinator has
-                initialized the state, which is not the one that the caller replaces;
+                equal and the state has changed since its initialization; or a request with a later position
+                has initialized the state, which is not the one that the caller replaces;
                 UNKNOWN_TOPIC_OR_PARTITION, the partition is not in the broker's image of the metadata.
         """
         held = self.states.get(key)
         before = ShareState() if held is None else held.state
         _check_state_epoch(before, state_epoch)
         if held is not None and replaced != before.initialized_at:
-            _check_coordinator_epoch(held, coordinator_epoch)
+            _check_position(held, position)
         self._check_exists(key)
         state = ShareState(
             state_epoch=before.state_epoch if state_epoch == _ANY else state_epoch,
@@ -156,11 +162,11 @@ class ShareShard:
             # A repetition. It must not undo what members have done since, perhaps long ago.
             if state != before:
                 raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
-            if coordinator_epoch <= held.snapshot.coordinator_epoch:
+            if position <= held.snapshot.position:
                 return Result()
         else:
             state = state._replace(initialized_at=self._context.log_end())
-        return self._snapshot(key, state, None, coordinator_epoch=coordinator_epoch)
+        return self._snapshot(key, state, None, position=position)
 
     def read(self, key: SharePartitionKey, leader_epoch: LeaderEpoch) -> Result[ShareState]:
         """Return the state, and store a higher leader epoch: see `SharePersister.read`.
@@ -217,20 +223,22 @@ class ShareShard:
         state = state._replace(
             leader_epoch=max(state.leader_epoch, leader_epoch),
             start_offset=max(state.start_offset, start_offset),
-            delivery_complete_count=delivery_complete_count,
+            delivery_complete_count=_finished(state, start_offset, delivery_complete_count, batches),
         )
         return self._change(key, held, state, batches, None)
 
-    def delete(self, key: SharePartitionKey, coordinator_epoch: LeaderEpoch = _ANY) -> Result[None]:
+    def delete(
+        self, key: SharePartitionKey, position: CoordinatorPosition = UNKNOWN_POSITION
+    ) -> Result[None]:
         """Delete the state of a share partition, if there is one: see `SharePersister.delete`.
 
         Raises:
-            KafkaError: FENCED_STATE_EPOCH, a later group coordinator has initialized the state.
+            KafkaError: FENCED_STATE_EPOCH, a request with a later position has initialized the state.
         """
         held = self.states.get(key)
         if held is None:
             return Result()
-        _check_coordinator_epoch(held, coordinator_epoch)
+        _check_position(held, position)
         return Result(records=[SnapshotRecord(key, None)])
 
     def summary(self, key: SharePartitionKey) -> ShareState:
@@ -326,7 +334,7 @@ class ShareShard:
         response: T,
         *,
         created_ms: int | None = None,
-        coordinator_epoch: LeaderEpoch = _ANY,
+        position: CoordinatorPosition = UNKNOWN_POSITION,
     ) -> Result[T]:
         held = self.states.get(key)
         now_ms = self._context.clock.now_ms()
@@ -335,7 +343,7 @@ class ShareShard:
             state,
             now_ms if created_ms is None else created_ms,
             now_ms,
-            held.snapshot.coordinator_epoch if held and coordinator_epoch == _ANY else coordinator_epoch,
+            held.snapshot.position if held and position == UNKNOWN_POSITION else position,
         )
         self._appended[key] = self._context.log_end()
 
@@ -358,9 +366,17 @@ def _check_state_epoch(state: ShareState, state_epoch: int) -> None:
         raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
 
 
-def _check_coordinator_epoch(held: StoredState, coordinator_epoch: LeaderEpoch) -> None:
-    if coordinator_epoch != _ANY and coordinator_epoch < held.snapshot.coordinator_epoch:
-        raise KafkaError(ErrorCode.FENCED_STATE_EPOCH, "the group has another coordinator")
+def _check_position(held: StoredState, position: CoordinatorPosition) -> None:
+    if position.is_before(held.snapshot.position):
+        raise KafkaError(ErrorCode.FENCED_STATE_EPOCH, "a later request has initialized the state")
+
+
+def _finished(state: ShareState, start_offset: Offset, count: int, batches: Sequence[StateBatch]) -> int:
+    """Return the number of finished records after a write that says `count`: see `SharePersister.write`."""
+    if start_offset > state.start_offset or count >= state.delivery_complete_count:
+        return count
+    is_changed = combine(state.batches, batches, state.start_offset) != state.batches
+    return count if is_changed else state.delivery_complete_count
 
 
 def _updated(held: StoredState, update: UpdateRecord) -> StoredState:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 
 from barnabas.base.errors import ErrorCode, KafkaError
-from barnabas.broker.awaitables import resolve
 from barnabas.broker.coordinator import GroupCoordinator
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
@@ -40,7 +39,7 @@ async def delete_groups(
 async def _delete(groups: GroupCoordinator, group_id: str) -> DeletableGroupResult:
     error = ErrorCode.NONE
     try:
-        await resolve(groups.delete_group(group_id))
+        await groups.delete_group(group_id)
     except KafkaError as failure:
         error = failure.code
     return DeletableGroupResult(group_id=group_id, error_code=error)

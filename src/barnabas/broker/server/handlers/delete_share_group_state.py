@@ -1,13 +1,14 @@
 """DeleteShareGroupState v0: deletes the state of a share group in partitions (KIP-932).
 
 The group coordinator sends the request to the share coordinator. A missing state is no error.
-A former group coordinator cannot delete a state that its successor has initialized.
+A former group coordinator cannot delete a state that its successor has initialized. A late request cannot
+delete a state that the same coordinator has initialized since.
 """
 
 from __future__ import annotations
 
 from barnabas.broker.awaitables import MaybeAwaitable, then
-from barnabas.broker.coordinator import ShareCoordinator
+from barnabas.broker.coordinator import CoordinatorPosition, ShareCoordinator
 from barnabas.broker.metadata.features import SHARE_VERSION
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
@@ -39,6 +40,8 @@ def delete_share_group_state(
         request,
         DeleteStateResult,
         PartitionResult,
-        lambda key, wanted: shares.delete(key, wanted.coordinator_epoch),
+        lambda key, wanted: shares.delete(
+            key, CoordinatorPosition(wanted.coordinator_epoch, wanted.coordinator_log_end)
+        ),
     )
     return then(results, lambda results: DeleteShareGroupStateResponse(results=results))

@@ -1,13 +1,13 @@
 """InitializeShareGroupState v0: creates the state of a share group in partitions (KIP-932).
 
 The group coordinator sends the request to the share coordinator. It replaces an existing state, unless the
-existing state has a higher state epoch, or a later group coordinator has initialized it.
+existing state has a higher state epoch, or a later request of a group coordinator has initialized it.
 """
 
 from __future__ import annotations
 
 from barnabas.broker.awaitables import MaybeAwaitable, then
-from barnabas.broker.coordinator import ShareCoordinator
+from barnabas.broker.coordinator import CoordinatorPosition, ShareCoordinator
 from barnabas.broker.metadata.features import SHARE_VERSION
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
@@ -40,7 +40,11 @@ def initialize_share_group_state(
         InitializeStateResult,
         PartitionResult,
         lambda key, wanted: shares.initialize(
-            key, wanted.state_epoch, wanted.start_offset, wanted.coordinator_epoch, wanted.replaced
+            key,
+            wanted.state_epoch,
+            wanted.start_offset,
+            CoordinatorPosition(wanted.coordinator_epoch, wanted.coordinator_log_end),
+            wanted.replaced,
         ),
     )
     return then(results, lambda results: InitializeShareGroupStateResponse(results=results))

@@ -19,8 +19,15 @@ from barnabas.base.types import (
     TopicPartition,
 )
 from barnabas.broker.awaitables import MaybeAwaitable, resolve
-from barnabas.broker.coordinator import ShareCoordinator, SharePartitionKey, ShareState, StateBatch
+from barnabas.broker.coordinator import (
+    CoordinatorPosition,
+    ShareCoordinator,
+    SharePartitionKey,
+    ShareState,
+    StateBatch,
+)
 from barnabas.broker.coordinator.backoff import backoff_ms
+from barnabas.broker.coordinator.share_state.persister import UNKNOWN_POSITION
 from barnabas.broker.interbroker import BrokerClient, ChannelError, UnsupportedVersionError
 from barnabas.broker.server.requests.confirmed import held_back
 from barnabas.broker.view import BrokerView
@@ -140,17 +147,18 @@ class CoordinatorPersister:
         key: SharePartitionKey,
         state_epoch: int,
         start_offset: Offset,
-        coordinator_epoch: LeaderEpoch = -1,
+        position: CoordinatorPosition = UNKNOWN_POSITION,
         replaced: Offset = -1,
     ) -> None:
         data = initialize_share_group_state.PartitionData(
             partition=key.partition,
             state_epoch=state_epoch,
             start_offset=start_offset,
-            coordinator_epoch=coordinator_epoch,
+            coordinator_epoch=position.epoch,
             replaced=replaced,
+            coordinator_log_end=position.log_end,
         )
-        local = partial(self._local.initialize, key, state_epoch, start_offset, coordinator_epoch, replaced)
+        local = partial(self._local.initialize, key, state_epoch, start_offset, position, replaced)
         async with self._turn(key):
             await self._carry_out(_INITIALIZE, key, data, local, _nothing)
 
@@ -206,11 +214,13 @@ class CoordinatorPersister:
         async with self._turn(key):
             await self._carry_out(_WRITE, key, data, local, _nothing)
 
-    async def delete(self, key: SharePartitionKey, coordinator_epoch: LeaderEpoch = -1) -> None:
+    async def delete(self, key: SharePartitionKey, position: CoordinatorPosition = UNKNOWN_POSITION) -> None:
         data = delete_share_group_state.PartitionData(
-            partition=key.partition, coordinator_epoch=coordinator_epoch
+            partition=key.partition,
+            coordinator_epoch=position.epoch,
+            coordinator_log_end=position.log_end,
         )
-        local = partial(self._local.delete, key, coordinator_epoch)
+        local = partial(self._local.delete, key, position)
         async with self._turn(key):
             await self._carry_out(_DELETE, key, data, local, _nothing)
 

@@ -7,6 +7,7 @@ from barnabas.kafka.protocol.schema import (
     ZERO_UUID,
     Int16,
     Int32,
+    Int64,
     Request,
     Response,
     String,
@@ -20,6 +21,8 @@ class PartitionData(Struct):
     partition: Int32 = 0
     # The leader epoch of the group's `__consumer_offsets` partition. Kafka has no such field.
     coordinator_epoch: Int32 = tagged(10_000, since=0, default=-1)
+    # The end offset of this `__consumer_offsets` partition. Kafka has no such field.
+    coordinator_log_end: Int64 = tagged(10_001, since=0, default=-1)
 
 
 class DeleteStateData(Struct):

@@ -26,6 +26,8 @@ class PartitionData(Struct):
     coordinator_epoch: Int32 = tagged(10_000, since=0, default=-1)
     # The `initialized_at` of the state that the coordinator replaces. Kafka has no such field.
     replaced: Int64 = tagged(10_001, since=0, default=-1)
+    # The end offset of this `__consumer_offsets` partition. Kafka has no such field.
+    coordinator_log_end: Int64 = tagged(10_002, since=0, default=-1)
 
 
 class InitializeStateData(Struct):

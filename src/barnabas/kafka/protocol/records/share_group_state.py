@@ -52,6 +52,8 @@ class ShareSnapshotValue(Message, versions=(0, 0), flexible=0):
     coordinator_epoch: Int32 = tagged(10_000, since=0, default=-1)
     # The offset of the snapshot that initialized the state. Kafka has no such field.
     initialized_at: Int64 = tagged(10_001, since=0, default=-1)
+    # The end of this coordinator's log when it sent the initialization. Kafka has no such field.
+    coordinator_log_end: Int64 = tagged(10_002, since=0, default=-1)
     state_batches: list[StateBatch] = []
 
 

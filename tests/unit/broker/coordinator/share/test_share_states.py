@@ -9,7 +9,11 @@ from dataclasses import dataclass, replace
 import pytest
 
 from barnabas.base.errors import ErrorCode, KafkaError
-from barnabas.broker.coordinator.share_state.persister import SharePartitionKey, ShareState
+from barnabas.broker.coordinator.share_state.persister import (
+    CoordinatorPosition,
+    SharePartitionKey,
+    ShareState,
+)
 from barnabas.broker.metadata import ImageDelta
 
 UNAVAILABLE = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -482,7 +486,8 @@ def test_a_former_coordinator_does_not_delete_the_states_that_its_successor_has_
         deletion = asyncio.ensure_future(groups.delete())
         await settle()
         progressed = {key("t", 0): ShareState(5, 3, 500, 2, ())}
-        groups.persister.states, groups.persister.coordinator_epochs = dict(progressed), {key("t", 0): 1}
+        groups.persister.states = dict(progressed)
+        groups.persister.positions = {key("t", 0): CoordinatorPosition(1, 0)}
         groups.persister.open.set()
         assert await deletion == ErrorCode.NOT_COORDINATOR
         assert groups.persister.states == progressed
@@ -515,6 +520,68 @@ def test_a_deletion_from_before_the_broker_lost_and_regained_the_group_does_not_
         assert await deletion == ErrorCode.NOT_COORDINATOR
         assert groups.share_group().partitions.initialized.keys() == {key("t", 0).topic_id}
         assert groups.persister.states.keys() == {key("t", 0)}
+
+    coordinate(scenario)
+
+
+def test_a_group_that_becomes_a_share_group_before_its_deletion_is_deleted_with_its_states(coordinate):
+    """A first deletion deletes the classic group. An alteration then creates a share group of this name."""
+
+    async def scenario(groups):
+        groups.topics(t=1)
+        await groups.commit({("t", 0): 5})
+        groups.log.hold = True
+        first = asyncio.ensure_future(groups.delete())
+        await asyncio.sleep(0)
+        altering = asyncio.ensure_future(alter(groups, {("t", 0): 7}))
+        await asyncio.sleep(0)
+        second = asyncio.ensure_future(groups.delete())
+        await asyncio.sleep(0)
+        groups.log.hold = False
+        groups.log.commit_next()
+        assert await first == ErrorCode.NONE
+        assert await altering == {}
+        assert await second == ErrorCode.NONE
+        assert groups.persister.states == {}
+        assert groups.coordinator.groups() == []
+
+    coordinate(scenario)
+
+
+@pytest.mark.parametrize("what", ["group", "offsets"])
+def test_requests_that_arrive_twice_do_not_change_the_states_of_the_next_members(coordinate, what):
+    """They arrive after the group, or the offsets of its topic, were deleted and created again."""
+
+    async def scenario(groups):
+        groups.topics(t=1)
+        sent = []
+        persister = groups.persister
+        initialize, delete = persister.initialize, persister.delete
+
+        def noting(request):
+            def ask(*arguments):
+                sent.append(lambda: request(*arguments))
+                return request(*arguments)
+
+            return ask
+
+        persister.initialize, persister.delete = noting(initialize), noting(delete)
+        for _ in range(2):  # the second generation of states has the higher state epoch
+            await join(groups, "a", "t")
+            await groups.share_beat("a", -1)
+            if what == "offsets":
+                await delete_offsets(groups, "t")
+            else:
+                await groups.delete()
+        await join(groups, "b", "t")
+        assert len(sent) == 5
+        before = dict(persister.states)
+        for repeat in sent[:4]:
+            with pytest.raises(KafkaError) as refused:
+                await repeat()
+            assert refused.value.code == ErrorCode.FENCED_STATE_EPOCH
+        assert persister.states == before
+        await sent[4]()
 
     coordinate(scenario)
 

@@ -16,6 +16,7 @@ from barnabas.broker.awaitables import resolve
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.coordinator import ShareCoordinator, SharePartitionKey, ShareState, StateBatch
 from barnabas.broker.coordinator.share_state.codec import SnapshotRecord, decode_record
+from barnabas.broker.coordinator.share_state.persister import CoordinatorPosition
 from barnabas.broker.metadata.image import ClusterImage, ImageDelta, PartitionState, TopicImage
 from barnabas.kafka.records import all_records
 
@@ -56,8 +57,10 @@ class Shares:
         key: SharePartitionKey = KEY,
         coordinator_epoch: int = -1,
         replaced: int = -1,
+        log_end: int = -1,
     ) -> Any:
-        return await ask(lambda: self.coordinator.initialize(key, epoch, start, coordinator_epoch, replaced))
+        sent = CoordinatorPosition(coordinator_epoch, log_end)
+        return await ask(lambda: self.coordinator.initialize(key, epoch, start, sent, replaced))
 
     async def read(self, leader_epoch: int = 0, key: SharePartitionKey = KEY) -> Any:
         return await ask(lambda: self.coordinator.read_state(key, leader_epoch))
@@ -79,8 +82,11 @@ class Shares:
             )
         )
 
-    async def delete(self, key: SharePartitionKey = KEY, coordinator_epoch: int = -1) -> Any:
-        return await ask(lambda: self.coordinator.delete(key, coordinator_epoch))
+    async def delete(
+        self, key: SharePartitionKey = KEY, coordinator_epoch: int = -1, log_end: int = -1
+    ) -> Any:
+        sent = CoordinatorPosition(coordinator_epoch, log_end)
+        return await ask(lambda: self.coordinator.delete(key, sent))
 
     async def summary(self, key: SharePartitionKey = KEY) -> Any:
         return await ask(lambda: self.coordinator.summary(key))

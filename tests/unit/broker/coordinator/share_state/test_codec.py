@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.base.errors import ProtocolError
-from barnabas.broker.coordinator import SharePartitionKey, ShareState, StateBatch
+from barnabas.broker.coordinator import CoordinatorPosition, SharePartitionKey, ShareState, StateBatch
 from barnabas.broker.coordinator.share_state.codec import (
     Snapshot,
     SnapshotRecord,
@@ -25,9 +25,9 @@ keys = st.builds(SharePartitionKey, st.text(max_size=20), st.binary(min_size=16,
 batches = st.lists(
     st.builds(StateBatch, int64, int64, st.integers(-128, 127), st.integers(-(2**15), 2**15 - 1)), max_size=4
 ).map(tuple)
-snapshots = st.builds(
-    Snapshot, int32, st.builds(ShareState, int32, int32, int64, int32, batches, int64), int64, int64, int32
-)
+states = st.builds(ShareState, int32, int32, int64, int32, batches, int64)
+positions = st.builds(CoordinatorPosition, int32, int64)
+snapshots = st.builds(Snapshot, int32, states, int64, int64, positions)
 records = st.one_of(
     st.builds(SnapshotRecord, keys, st.none() | snapshots),
     st.builds(UpdateRecord, keys, int32, int32, int64, int32, batches),

@@ -188,6 +188,90 @@ def test_a_group_coordinator_with_a_low_epoch_replaces_only_the_state_that_it_ha
     share(scenario)
 
 
+def test_a_late_initialization_does_not_replace_the_state_of_a_group_that_was_created_again(share):
+    """Both groups have the same coordinator. The request of the earlier group has arrived twice."""
+
+    async def scenario(shares):
+        await shares.initialize(7, -1, coordinator_epoch=4, log_end=100)
+        await shares.delete(coordinator_epoch=4, log_end=110)
+        await shares.initialize(1, -1, coordinator_epoch=4, log_end=120)
+        await shares.write((0, 9, 2, 1), state_epoch=1)
+        before = shares.states
+        for _ in range(2):
+            late = await shares.initialize(7, -1, coordinator_epoch=4, log_end=100)
+            assert late is ErrorCode.FENCED_STATE_EPOCH
+            assert shares.states == before
+            shares = await shares.restart()
+        assert await shares.initialize(9, -1, coordinator_epoch=4, log_end=130) is None
+        await shares.coordinator.stop()
+
+    share(scenario)
+
+
+def test_a_late_deletion_does_not_delete_the_state_that_the_same_coordinator_has_initialized_since(share):
+    async def scenario(shares):
+        await shares.initialize(7, -1, coordinator_epoch=4, log_end=100)
+        await shares.delete(coordinator_epoch=4, log_end=110)
+        await shares.initialize(8, -1, coordinator_epoch=4, log_end=120)
+        before = shares.states
+        assert await shares.delete(coordinator_epoch=4, log_end=110) is ErrorCode.FENCED_STATE_EPOCH
+        assert shares.states == before
+        assert await shares.delete(coordinator_epoch=4, log_end=130) is None
+        assert shares.states == {}
+
+    share(scenario)
+
+
+def test_a_repeated_initialization_fences_an_earlier_deletion_whose_outcome_was_unknown(share):
+    async def scenario(shares):
+        await shares.initialize(3, -1, coordinator_epoch=4, log_end=100)
+        assert await shares.initialize(3, -1, coordinator_epoch=4, log_end=120) is None
+        assert await shares.delete(coordinator_epoch=4, log_end=110) is ErrorCode.FENCED_STATE_EPOCH
+        assert shares.stored() == ["snapshot", "snapshot"]
+
+    share(scenario)
+
+
+def test_a_position_that_a_coordinator_of_an_older_version_does_not_send_is_not_compared(share):
+    async def scenario(shares):
+        await shares.initialize(3, -1, coordinator_epoch=4, log_end=100)
+        assert await shares.initialize(4, -1, coordinator_epoch=5) is None
+        assert await shares.initialize(5, -1, coordinator_epoch=5, log_end=10) is None
+        assert await shares.delete(coordinator_epoch=5) is None
+        assert shares.states == {}
+
+    share(scenario)
+
+
+@pytest.mark.parametrize("start, complete, kept", [(0, 3, 6), (2, 1, 6), (5, 1, 6), (5, 7, 7), (6, 1, 1)])
+def test_a_late_duplicate_of_a_write_keeps_the_number_of_finished_records(share, start, complete, kept):
+    """The number belongs to a start offset. It rises until the start offset does."""
+
+    async def scenario(shares):
+        await shares.initialize(0, 0)
+        await shares.write((5, 9, 0, 1), start=5, complete=6)
+        assert await shares.write(start=start, complete=complete) is None
+        for _ in range(2):
+            ((_, state),) = shares.states.items()
+            assert state.delivery_complete_count == kept
+            shares = await shares.restart()
+        await shares.coordinator.stop()
+
+    share(scenario)
+
+
+def test_a_lower_number_of_finished_records_belongs_to_a_write_with_a_change(share):
+    """For example, the log has lost finished records with an unclean election."""
+
+    async def scenario(shares):
+        await shares.initialize(0, 0)
+        await shares.write((5, 9, 2, 1), complete=5)
+        await shares.write((5, 5, 0, 2), complete=1)
+        assert (await shares.summary()).delivery_complete_count == 1
+
+    share(scenario)
+
+
 def test_a_write_of_an_earlier_life_of_the_group_is_fenced(share):
     """A leader repeats a write. Meanwhile the group was deleted and created again, with the same epochs."""
 

@@ -16,7 +16,13 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import SHARE_GROUP_STATE_TOPIC
 from barnabas.broker.awaitables import resolve
 from barnabas.broker.config import BrokerConfig
-from barnabas.broker.coordinator import ShareCoordinator, SharePartitionKey, ShareState, StateBatch
+from barnabas.broker.coordinator import (
+    CoordinatorPosition,
+    ShareCoordinator,
+    SharePartitionKey,
+    ShareState,
+    StateBatch,
+)
 from barnabas.broker.interbroker import DisconnectedError, UnsupportedVersionError
 from barnabas.broker.metadata.image import ClusterImage, PartitionState, TopicImage
 from barnabas.broker.server.handlers import load
@@ -127,20 +133,25 @@ def play() -> Callable[..., None]:
 
 
 @pytest.mark.parametrize("leader", [HERE, THERE])
-def test_the_coordinator_fences_writes_and_initializations_of_an_earlier_group(play, leader):
+def test_the_coordinator_fences_requests_of_an_earlier_group(play, leader):
     async def scenario(cluster):
         persister = cluster.persister
-        await persister.initialize(KEY, 3, 5, 6)
+        position, before = CoordinatorPosition(6, 60), CoordinatorPosition(6, 50)
+        await persister.initialize(KEY, 3, 5, position)
         earlier = (await persister.read(KEY, 8)).initialized_at
-        await persister.initialize(KEY, 4, 5, 6)
+        await persister.initialize(KEY, 4, 5, position)
         with pytest.raises(KafkaError) as refused:
             await persister.write(KEY, 4, 8, 5, 0, (), earlier)
         assert refused.value.code is ErrorCode.FENCED_STATE_EPOCH
         for replaced in (-1, earlier):
             with pytest.raises(KafkaError) as refused:
-                await persister.initialize(KEY, 5, 5, 2, replaced)
+                await persister.initialize(KEY, 5, 5, before, replaced)
             assert refused.value.code is ErrorCode.FENCED_STATE_EPOCH
-        await persister.initialize(KEY, 5, 5, 2, (await persister.summary(KEY)).initialized_at)
+        with pytest.raises(KafkaError) as refused:
+            await persister.delete(KEY, before)
+        assert refused.value.code is ErrorCode.FENCED_STATE_EPOCH
+        await persister.initialize(KEY, 5, 5, before, (await persister.summary(KEY)).initialized_at)
+        await persister.delete(KEY, before)
 
     play(scenario, leader)
 

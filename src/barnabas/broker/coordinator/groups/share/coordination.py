@@ -21,7 +21,11 @@ from barnabas.broker.coordinator.groups.share.initialization import topics_of
 from barnabas.broker.coordinator.groups.share.membership import ShareMembership
 from barnabas.broker.coordinator.groups.share.states import ShareStates
 from barnabas.broker.coordinator.groups.share.target_assignment import ShareTargetAssigner
-from barnabas.broker.coordinator.share_state.persister import SharePartitionKey, SharePersister
+from barnabas.broker.coordinator.share_state.persister import (
+    CoordinatorPosition,
+    SharePartitionKey,
+    SharePersister,
+)
 from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.share_group_heartbeat import (
     ShareGroupHeartbeatRequest,
@@ -64,7 +68,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupDraft]):
         self._delayed = DelayedAssignments(self._group, self._assigner.inputs, self._change, assigning)
         self._timeouts = Timeouts(context.timers, self._fence)
         self.states = ShareStates(
-            view, persister, self._group, self._change, self._began, self._raise_epoch, context.epoch
+            view, persister, self._group, self._change, self._began, self._raise_epoch, self._position
         )
         self._membership = ShareMembership(
             view, self._assigner, self._timeouts, self.states.begin, rebalances
@@ -220,6 +224,9 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupDraft]):
         return known or frozenset(range(0 if topic is None else len(topic.partitions)))
 
     # --- inside ---
+
+    def _position(self) -> CoordinatorPosition:
+        return CoordinatorPosition(self._context.epoch(), self._context.log_end())
 
     def _began(self, draft: ShareGroupDraft) -> None:
         """After partitions have become initialized, assign them to the members.

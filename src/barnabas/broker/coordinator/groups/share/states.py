@@ -18,12 +18,13 @@ from itertools import islice
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.tasks import start_task
 from barnabas.base.text import logger_of
-from barnabas.base.types import LeaderEpoch, Offset
+from barnabas.base.types import Offset
 from barnabas.broker.coordinator.backoff import LimitedWarnings, backoff_ms
 from barnabas.broker.coordinator.groups.share.draft import ShareGroupDraft
 from barnabas.broker.coordinator.groups.share.group import ShareGroup
 from barnabas.broker.coordinator.groups.share.initialization import keys, topics_of
 from barnabas.broker.coordinator.share_state.persister import (
+    CoordinatorPosition,
     SharePartitionKey,
     SharePersister,
     ShareState,
@@ -54,7 +55,8 @@ class ShareStates:
         began: called with a draft in which partitions have become initialized. This function must raise the
             group epoch.
         raise_epoch: called with a draft and an epoch; must raise the group epoch, above this one at least.
-        epoch: returns the leader epoch in which this broker coordinates the shard.
+        position: returns the position of the shard's log. It raises KafkaError if this broker does not lead
+            the shard's partition any more.
     """
 
     def __init__(
@@ -65,7 +67,7 @@ class ShareStates:
         change: Callable[[str, Callable[[ShareGroupDraft], None]], Awaitable[None]],
         began: Callable[[ShareGroupDraft], None],
         raise_epoch: Callable[[ShareGroupDraft, int], None],
-        epoch: Callable[[], LeaderEpoch],
+        position: Callable[[], CoordinatorPosition],
     ) -> None:
         self._view = view
         self._persister = persister
@@ -73,7 +75,7 @@ class ShareStates:
         self._change = change
         self._began = began
         self._raise_epoch = raise_epoch
-        self._epoch = epoch
+        self._position = position
         self._locks: dict[str, asyncio.Lock] = {}
         #: by group: the number of tasks that hold the lock, or wait for it
         self._lock_users: Counter[str] = Counter()
@@ -123,7 +125,7 @@ class ShareStates:
             state_epoch: the new state epoch.
         """
         failures = await self._each(
-            offsets, lambda key: self._persister.initialize(key, state_epoch, offsets[key], self._epoch())
+            offsets, lambda key: self._persister.initialize(key, state_epoch, offsets[key], self._position())
         )
         fenced = {
             key: offsets[key] for key, error in failures.items() if error.code is ErrorCode.FENCED_STATE_EPOCH
@@ -226,13 +228,13 @@ class ShareStates:
         return failures | await self._each(
             left,
             lambda key: self._persister.initialize(
-                key, epoch, offsets[key], self._epoch(), left[key].initialized_at
+                key, epoch, offsets[key], self._position(), left[key].initialized_at
             ),
         )
 
     async def _delete(self, key: SharePartitionKey) -> None:
         try:
-            await self._persister.delete(key, self._epoch())
+            await self._persister.delete(key, self._position())
         except KafkaError as error:
             if error.code is not ErrorCode.FENCED_STATE_EPOCH:
                 raise
