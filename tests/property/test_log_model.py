@@ -8,6 +8,7 @@ These conditions are true after any operations, and after a power cut at any tim
 - A kill of the process alone loses no acknowledged record.
 - Indexes are right, and the states of producers survive.
 - log start <= last stable offset <= high watermark <= log end.
+- No two segments have the same base offset.
 
 BARNABAS_THOROUGH=1 runs many more examples.
 """
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from itertools import pairwise
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -276,6 +278,19 @@ class LogModel(RuleBasedStateMachine):
                 self.directory.env.handle_error("a checkpoint", error)
                 self.offline = self.log.is_offline
 
+    @rule()
+    def roll(self) -> None:
+        active = self.log.files.segments.active
+        is_empty = not active.size
+        try:
+            with self.log.guarded():
+                self.log.roll()
+        except KafkaError as error:
+            assert error.code is ErrorCode.KAFKA_STORAGE_ERROR
+            self.offline = self.log.is_offline
+            return
+        assert (self.log.files.segments.active is active) is is_empty
+
     # --- drop ---
 
     @rule(ms=st.integers(0, 1000))
@@ -454,6 +469,7 @@ class LogModel(RuleBasedStateMachine):
             assert log.files.segments[0].base_offset <= log.log_start_offset <= log.last_stable_offset
             assert log.last_stable_offset <= log.high_watermark <= log.log_end_offset
             assert log.recovery_point <= log.log_end_offset
+            assert all(a.base_offset < b.base_offset for a, b in pairwise(log.files.segments))
             assert self.disk.open_files <= 3 + (len(self.flushing.files) if self.flushing else 0)
 
     def teardown(self) -> None:

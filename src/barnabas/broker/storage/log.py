@@ -389,7 +389,9 @@ class PartitionLog:
         return segment
 
     def roll(self) -> LogSegment:
-        """Seal the active segment, and begin a new one at the log's end.
+        """Seal the active segment, and begin a new one at the log's end. Return the active segment.
+
+        If the active segment is empty, change nothing.
 
         Raises:
             OSError: the disk failed, and the active segment is still active. The caller must pass the error

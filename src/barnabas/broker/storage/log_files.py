@@ -169,11 +169,14 @@ class LogFiles:
         self.note_new(LogFile(self.env.files, self.path, PARTITION_METADATA))
 
     def roll(self, offset: Offset, producers: Iterable[Producer], config: TopicConfig) -> LogSegment:
-        """Seal the active segment and begin a new one at `offset`, the log's end.
+        """Seal the active segment and begin a new one at `offset`, the log's end. Return the active segment.
 
-        After an OSError the active segment is still active.
+        An empty active segment stays: the new one would have the same files. After an OSError the active
+        segment is still active.
         """
         old = self.segments.active
+        if not old.size:
+            return old
         old.seal()
         self.take_snapshot(offset, producers)
         segment = new_segment(self.env, self.path, offset, config)

@@ -362,6 +362,21 @@ def test_the_log_rolls_by_the_brokers_clock_for_records_without_a_time(bench):
     assert bench.base_offsets() == [0, 2, 3]
 
 
+def test_an_empty_active_segment_stays_the_active_one_when_the_log_rolls(bench):
+    log = bench.log
+    log.roll()
+    log.flush()
+    bench.append(Record(None, b"v", NOW))
+    log.roll()
+    active = log.roll()
+    log.flush()
+    assert active is log.files.segments.active
+    bench.append(Record(None, b"v", NOW))
+    log.flush()
+    assert not log.is_offline
+    assert bench.base_offsets() == [0, 1]
+
+
 def test_the_log_rolls_when_records_are_segment_ms_younger_than_the_first(bench):
     bench.configure(segment_ms=1000)
     bench.append(Record(None, b"", NOW))
