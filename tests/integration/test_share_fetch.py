@@ -255,6 +255,17 @@ def test_released_records_come_again(group, write):
     assert member.acquire() == [(1, 1, 2)]
 
 
+def test_a_fetch_of_a_former_session_leaves_the_records_to_the_present_one(group, write, connect, broker):
+    """The member has connected again. The broker does not know yet that the first connection is dead."""
+    former, present = group.member(connect(broker)), group.member(connect(broker))
+    present.id = former.id
+    waiting = former.send(max_wait_ms=NEVER)
+    present.fetch()
+    write(b"a")
+    assert present.acquire() == [(0, 0, 1)]
+    assert former.wire.receive(waiting).responses == []
+
+
 def test_a_fetch_waits_for_an_append(group, write, connect, broker, produce, batch):
     waiting = group.member(connect(broker))
     sent = waiting.send(max_wait_ms=NEVER)

@@ -46,6 +46,8 @@ class ShareFetch:
         refuses: returns the error for a partition that the client may not read, None for any other.
         limits: apply to all partitions together.
         min_bytes: the number of bytes to wait for. With 0 or 1, any record is enough.
+        is_open: returns whether the member's session is still open. If not, the fetch acquires nothing more:
+            its client may have gone, and the records would be locked until their locks time out.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class ShareFetch:
         refuses: Callable[[Target], KafkaError | None],
         limits: FetchLimits,
         min_bytes: int = 1,
+        is_open: Callable[[], bool] = lambda: True,
     ) -> None:
         #: whether the fetch waits for more bytes than one record has (`WaitingFetch`)
         self.waits_for_bytes = min_bytes > 1
@@ -70,6 +73,7 @@ class ShareFetch:
         self._partitions = partitions
         self._refuses = refuses
         self._limits = limits
+        self._is_open = is_open
         self._bytes = self._records = 0
         #: the partitions that have given records or failed so far
         self.results: list[Fetched] = []
@@ -220,7 +224,8 @@ class ShareFetch:
     def try_now(self, source: SharePartition) -> bool:
         """Try to end the wait, because the share partition `source` has changed.
 
-        Return whether `results` has an entry now: records, or an error.
+        Return whether `results` has an entry now: records, or an error. Also return True if the session is
+        no longer open, after a call of `on_result`.
 
         - If the fetch does not wait for `min_bytes`, acquire records from `source`. Call `on_result` if
           `results` has got an entry.
@@ -228,6 +233,8 @@ class ShareFetch:
           together now have enough bytes, begin to acquire records from all of them. This can continue in
           later turns of the event loop, after this method has returned. At the end, it calls `on_result`.
         """
+        if not self._is_open():
+            return self._report(True)
         if not self.waits_for_bytes:
             return self._report(self._acquire(source, self._sources[source]))
         self._count(source)
@@ -256,6 +263,8 @@ class ShareFetch:
 
     def _acquire(self, source: SharePartition, target: Target) -> bool:
         """Acquire records from one partition. Return whether `results` got an entry: records, or an error."""
+        if not self._is_open():
+            return False
         error = self._refuses(target)
         if error is not None:
             return self._note(target, error)

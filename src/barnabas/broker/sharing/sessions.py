@@ -84,7 +84,7 @@ class ShareSessions:
         self._partitions = 0
         #: how many sessions a group has
         self._groups: dict[str, int] = {}
-        #: the members that have opened a session on a connection, by its number
+        #: the members with a session on a connection, by the connection's number
         self._connections: dict[int, set[Member]] = {}
 
     def __len__(self) -> int:
@@ -120,6 +120,7 @@ class ShareSessions:
             self._groups[member.group] = self._groups.get(member.group, 0) + 1
         else:
             self._partitions -= len(earlier.targets)
+            self._leave_connection(earlier)
         self._connections[number].add(member)
         session = self._sessions[member] = ShareSession(member, number)
         return session
@@ -161,12 +162,17 @@ class ShareSessions:
             self.close(session)
             raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
 
+    def is_open(self, session: ShareSession) -> bool:
+        """Whether a session has not ended, and no later session of the member has replaced it."""
+        return self._sessions.get(session.member) is session
+
     def close(self, session: ShareSession) -> None:
         """End a session and call `on_end`, unless a later session of the member has replaced it."""
-        member = session.member
-        if self._sessions.get(member) is not session:
+        if not self.is_open(session):
             return
+        member = session.member
         del self._sessions[member]
+        self._leave_connection(session)
         self._partitions -= len(session.targets)
         left = self._groups[member.group] - 1
         if left:
@@ -175,10 +181,11 @@ class ShareSessions:
             del self._groups[member.group]
         self._on_end(member, not left)
 
+    def _leave_connection(self, session: ShareSession) -> None:
+        # The connection calls back once. So its set stays, even if it is empty.
+        self._connections.get(session.connection_id, set()).discard(session.member)
+
     def _connection_closed(self, number: int) -> None:
         # In the order of the sessions: a set's order is another one in each process.
-        members = self._connections.pop(number, ())
-        for member in sorted(members):
-            session = self._sessions.get(member)
-            if session is not None and session.connection_id == number:
-                self.close(session)
+        for member in sorted(self._connections.pop(number, ())):
+            self.close(self._sessions[member])

@@ -72,6 +72,31 @@ def test_the_close_of_a_connection_ends_its_sessions_and_no_others():
     assert len(sessions) == 1
 
 
+def test_a_connection_keeps_no_members_whose_sessions_have_ended():
+    """A client can end a session and open one of another member, as often as it likes."""
+    sessions = Sessions()
+    first, second = Connection(1), Connection(2)
+    for number in range(100):
+        sessions.close(sessions.open(Member("g", f"m{number}"), first))
+    sessions.open(A, first)
+    session = sessions.open(A, second)
+    assert sessions._connections == {1: set(), 2: {A}}
+    first.close()
+    second.close()
+    assert not sessions.is_open(session)
+    assert sessions._connections == {}
+
+
+def test_a_session_is_open_until_another_one_replaces_it_or_it_ends():
+    sessions = Sessions()
+    first = sessions.open(A, Connection(1))
+    assert sessions.is_open(first)
+    second = sessions.open(A, Connection(2))
+    assert not sessions.is_open(first) and sessions.is_open(second)
+    sessions.close(second)
+    assert not sessions.is_open(second)
+
+
 def test_a_session_that_was_opened_again_elsewhere_outlives_the_first_connection():
     sessions = Sessions()
     first, second = Connection(1), Connection(2)

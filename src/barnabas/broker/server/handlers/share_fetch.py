@@ -157,6 +157,7 @@ class _Exchange:
                 is_strict=request.share_acquire_mode == RECORD_LIMIT,
             ),
             request.min_bytes if self._waits else 1,
+            partial(ports.sessions.is_open, session),
         )
 
     def steps(self) -> Iterator[None]:

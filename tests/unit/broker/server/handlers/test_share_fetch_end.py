@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from types import SimpleNamespace
 
 from barnabas.broker.server.handlers.share_fetch import _Exchange
@@ -56,6 +57,37 @@ async def ended_while_it_waits():
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     return source.acquired
+
+
+async def replaced_while_it_waits():
+    source, answers = Source(), []
+    is_open = [True, True]
+    limits = FetchLimits(2**20, True, 500, 0, False)
+    partitions = SimpleNamespace(find=lambda *_: source)
+    fetches = []
+    for number in range(2):
+        fetch = ShareFetch(
+            Member("g", f"m{number}"),
+            [Target(bytes(16), 0)],
+            partitions,
+            lambda _: None,
+            limits,
+            is_open=lambda number=number: is_open[number],
+        )
+        for _ in fetch.steps():
+            pass
+        fetch.wait(partial(answers.append, number), lambda _: None)
+        fetches.append(fetch)
+    await asyncio.sleep(0)
+    source.has_record, is_open[0] = True, False
+    source.wake()
+    await asyncio.sleep(0)
+    return source.acquired, answers, [len(fetch.results) for fetch in fetches]
+
+
+def test_share_fetch_of_a_replaced_session_ends_and_leaves_the_records_to_the_next_one():
+    """The member opened its session again on another connection. This one may be dead."""
+    assert asyncio.run(replaced_while_it_waits()) == (["m1"], [0, 1], [0, 1])
 
 
 def test_share_fetch_whose_connection_has_ended_acquires_nothing():
