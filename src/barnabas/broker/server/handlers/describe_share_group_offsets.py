@@ -85,6 +85,7 @@ def _failed(
         checked_by_handler("topic DESCRIBE"),
     ],
     on_error=_failed,
+    cancel_on_disconnect=True,
     pieces=[Pieces("groups.topics.partitions", size=512, unique=True)],
     is_heavy=True,
     listing="groups.topics.partitions",

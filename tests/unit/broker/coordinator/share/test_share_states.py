@@ -621,6 +621,31 @@ def test_a_state_is_not_deleted_under_a_member_that_comes_meanwhile(coordinate, 
     coordinate(scenario)
 
 
+def test_an_administration_waits_for_another_one_for_a_limited_time(coordinate):
+    """Its client gives up after some time. The request must not be executed long after that."""
+
+    async def scenario(groups):
+        groups.topics(t=1)
+        await join(groups, "a", "t")
+        await groups.share_beat("a", -1)
+        groups.persister.open.clear()
+        first = asyncio.ensure_future(delete_offsets(groups, "t"))
+        await settle()
+        late = [
+            asyncio.ensure_future(each)
+            for each in (alter(groups, {("t", 0): 5}), delete_offsets(groups, "t"), groups.delete())
+        ]
+        await asyncio.sleep(29)
+        assert not any(each.done() for each in late)
+        await asyncio.sleep(2)
+        assert [each.result() for each in late] == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 3
+        groups.persister.open.set()
+        assert await first == {"t": None}
+        assert await alter(groups, {("t", 0): 5}) == {}
+
+    coordinate(scenario)
+
+
 def test_a_group_has_one_conversation_at_a_time_also_when_one_comes_as_another_ends(coordinate):
     async def scenario(groups):
         ((_, shard),) = groups.coordinator.active_shards()

@@ -22,6 +22,8 @@ from barnabas.broker.coordinator.share_state.persister import SharePartitionKey,
 
 T = TypeVar("T")
 
+#: how long a request waits for earlier ones about its group, in seconds; its client gives up at some time
+_MAX_WAIT = 30.0
 #: the most states that are read at the same time
 _AT_ONCE = 100
 
@@ -47,7 +49,8 @@ class ShareAdministration:
 
     Every method except `summaries` raises KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, the
     errors of `CoordinatorRuntime.write`, and GROUP_ID_NOT_FOUND. GROUP_ID_NOT_FOUND means that the group has
-    another type or does not exist. Only `alter_offsets` creates a missing group instead.
+    another type or does not exist. Only `alter_offsets` creates a missing group instead. If another request
+    about the group is in progress for too long, the error is COORDINATOR_NOT_AVAILABLE.
 
     Args:
         shards: finds the shard of a group.
@@ -72,7 +75,7 @@ class ShareAdministration:
             KafkaError: NON_EMPTY_GROUP, the group has members.
         """
         states = self._shards.read(group_id).states
-        async with states.exclusive(group_id):
+        async with states.exclusive(group_id, _MAX_WAIT):
             epoch = await self._write(states, group_id, lambda shares: shares.begin_alteration(group_id))
             failures = await states.initialize(offsets, epoch)
             altered = {key: names[key.topic_id] for key in offsets if key not in failures}
@@ -88,7 +91,7 @@ class ShareAdministration:
             KafkaError: NON_EMPTY_GROUP, the group has members.
         """
         states = self._shards.read(group_id).states
-        async with states.exclusive(group_id):
+        async with states.exclusive(group_id, _MAX_WAIT):
             deletion, failures = await self._delete_states(states, group_id, names)
             outcomes: dict[TopicId, KafkaError | None] = dict.fromkeys(deletion.topics)
             outcomes |= {key.topic_id: error for key, error in failures.items()}
@@ -104,7 +107,7 @@ class ShareAdministration:
                 deleted.
         """
         states = self._shards.read(group_id).states
-        async with states.exclusive(group_id):
+        async with states.exclusive(group_id, _MAX_WAIT):
             _, failures = await self._delete_states(states, group_id, None)
             for error in failures.values():
                 raise error

@@ -97,17 +97,29 @@ class ShareStates:
             task.cancel()
 
     @asynccontextmanager
-    async def exclusive(self, group_id: str) -> AsyncIterator[None]:
+    async def exclusive(self, group_id: str, max_wait: float | None = None) -> AsyncIterator[None]:
         """Return a context manager for requests about the group to the share coordinator.
 
         Only one task at a time is in such a context for the group. A task that enters it waits until the
-        other task has left.
+        other task has left, at most `max_wait` seconds; None for any time.
+
+        Raises:
+            KafkaError: COORDINATOR_NOT_AVAILABLE, the wait took too long.
         """
         lock = self._locks.setdefault(group_id, asyncio.Lock())
         self._lock_users[group_id] += 1
         try:
-            async with lock:
+            try:
+                async with asyncio.timeout(max_wait):
+                    await lock.acquire()
+            except TimeoutError:
+                raise KafkaError(
+                    ErrorCode.COORDINATOR_NOT_AVAILABLE, "another request about the group is in progress"
+                ) from None
+            try:
                 yield
+            finally:
+                lock.release()
         finally:
             self._lock_users[group_id] -= 1
             if not self._lock_users[group_id]:
