@@ -27,6 +27,7 @@ from barnabas.broker.config import BrokerConfig
 from barnabas.broker.metadata.store import StoreUnavailableError
 from barnabas.broker.metadata.zookeeper.server import ZooKeeperServer
 from barnabas.broker.server.run import BrokerServer
+from barnabas.cli.cluster.folder import ClusterFolder
 from barnabas.client import Admin, Consumer, Producer
 
 BARNABAS = [sys.executable, "-m", "barnabas.cli"]
@@ -195,8 +196,11 @@ def test_supervisor_that_is_killed_takes_its_brokers_and_nothing_that_was_acknow
     Admin(first.servers).create_topic("orders", partitions=3)
     send(first.servers, "orders", NUMBERS)
     pids = first.pids()
+    (store,) = ClusterFolder(first.folder).stores()
     first.end(signal.SIGKILL)
     again = start()  # at once, as a service manager does
+    assert not Path(store.removeprefix("unix:")).parent.exists()
+    assert ClusterFolder(first.folder).stores() != {store}
     assert not any(map(is_alive, pids.values()))
     assert len(again.servers.split(",")) == 2
     assert texts(again.servers, "orders", 12) == NUMBERS

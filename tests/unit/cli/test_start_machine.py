@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import json
+import os
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +16,8 @@ from barnabas.base.errors import ConfigError
 from barnabas.cli.cluster import conversion, planning
 from barnabas.cli.cluster import folder as folder_module
 from barnabas.cli.cluster import run as run_module
-from barnabas.cli.cluster.control import Command
-from barnabas.cli.cluster.folder import ClusterFolder, ClusterFolderError, Layout
+from barnabas.cli.cluster.control import ClusterControlError, Command, ask
+from barnabas.cli.cluster.folder import ClusterFolder, ClusterFolderError, Control, Layout
 from barnabas.cli.cluster.run import ClusterRunner, State
 from barnabas.cli.cluster.store import GivenZooKeeper
 from barnabas.cli.start import machine
@@ -138,6 +140,35 @@ def test_a_broker_that_cannot_start_again_is_tried_later_and_the_others_serve(ru
     assert "it starts again in 0.5 s" in said
     assert member.retry_at is not None and member.state is State.ENDED
     assert "broker-2.toml cannot be written" in command.answers.get()["error"]
+
+
+def test_a_command_learns_where_the_reason_is_that_a_broker_did_not_start(runner_of):
+    runner = runner_of(2)
+    member = runner._members[2]
+    runner._store = GivenZooKeeper("zk:2181")
+    command = Command("restart", 2)
+    member.at_ready.append(command)
+    runner._on_ended(member, 1)
+    said = f"broker 2 did not start: the output of process {os.getpid()} has the reason"
+    assert command.answers.get() == {"error": said}
+
+
+def test_a_command_for_a_folder_whose_brokers_do_not_run_names_the_command_that_starts_them(folder):
+    for layout, words in ((None, "cluster start"), (SEVERAL, "start"), (Layout(), "cluster start")):
+        if layout is not None:
+            folder.store_layout(layout)
+        with pytest.raises(ClusterControlError, match=f"start it with `barnabas {words} --data"):
+            ask(folder, "status", timeout=1)
+
+
+def test_a_control_file_of_a_later_version_is_read_and_a_damaged_one_is_named(folder):
+    folder.store_control(Control(1234, "s", 5))
+    file = folder.path / "control.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "later": True}))
+    assert folder.control() == Control(1234, "s", 5)
+    file.write_text("{}")
+    with pytest.raises(ClusterFolderError, match="is damaged: remove it"):
+        folder.control()
 
 
 def test_the_pause_before_a_restart_doubles_if_a_broker_that_served_for_long_ends_at_each_start(runner_of):

@@ -111,10 +111,11 @@ def ask(folder: ClusterFolder, word: str, broker: int | None = None, *, timeout:
         ClusterControlError: no cluster runs in the folder, the cluster refuses the command, or the cluster
             does not answer in time.
     """
-    control = folder.control()
+    control, layout = folder.control(), folder.layout()
+    start = "start" if layout is not None and layout.is_embedded else "cluster start"
     missing = ClusterControlError(
         f"no cluster runs in {folder.path}: name its folder by --data, or start it with "
-        f"`barnabas cluster start --data {folder.path}`"
+        f"`barnabas {start} --data {folder.path}`"
     )
     if control is None:
         raise missing

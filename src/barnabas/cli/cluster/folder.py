@@ -30,8 +30,8 @@ from typing import IO, Any
 
 from barnabas.base.environment.filesystem import Lock
 from barnabas.base.environment.os_filesystem import OsFileSystem
-from barnabas.base.errors import BarnabasError
-from barnabas.base.settings_file import dump_toml
+from barnabas.base.errors import BarnabasError, ConfigError
+from barnabas.base.settings_file import dump_toml, read_unchecked
 from barnabas.broker.storage import checkpoints
 from barnabas.broker.storage.harm import hint_of
 from barnabas.client.certificate_folder import write_private
@@ -127,6 +127,14 @@ class ClusterFolder:
         path = self.path / f"broker-{broker}.toml"
         self._write_bytes(path, dump_toml(settings).encode())
         return path
+
+    def stores(self) -> set[str]:
+        """Return the ``zookeeper.connect`` of the brokers at their last start."""
+        found = set()
+        for path in self.path.glob("broker-*.toml"):
+            with suppress(ConfigError):
+                found.add(read_unchecked(path).get("zookeeper.connect", ""))
+        return found
 
     @property
     def secure(self) -> Path:
@@ -240,7 +248,12 @@ class ClusterFolder:
             ClusterFolderError: ``control.json`` is damaged.
         """
         found = self._read("control.json")
-        return None if found is None else Control(**found)
+        if found is None:
+            return None
+        try:  # a later version may have written more
+            return Control(int(found["port"]), str(found["secret"]), int(found["pid"]))
+        except (KeyError, TypeError, ValueError):
+            raise ClusterFolderError(f"{self.path / 'control.json'} is damaged: remove it") from None
 
     def store_control(self, control: Control) -> None:
         self._write("control.json", asdict(control))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import queue
 import signal
 import subprocess
@@ -395,6 +396,8 @@ class ClusterRunner:
             words = self._last_words_of(member.id)
             if self._serves:
                 self._say(f"broker {member.id} ended with exit code {code}: {words}; {self._after(member)}")
+            if not self._launch.has_own_log:  # the command prints the answer at another terminal
+                words = f"the output of process {os.getpid()} has the reason"
             for command in member.at_ready:
                 command.answer_error(f"broker {member.id} did not start: {words}")
             member.at_ready.clear()

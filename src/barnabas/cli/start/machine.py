@@ -22,6 +22,7 @@ from barnabas.base.system.orphans import environment_that_ends
 from barnabas.base.system.sockets import has_local_sockets
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.config.broker import replicated_settings
+from barnabas.broker.metadata.server.thread import remove_dead_socket
 from barnabas.broker.server.network.endpoint import Endpoint, advertised_endpoints, bound_endpoints
 from barnabas.cli.address import Address, parse_address
 from barnabas.cli.cluster import conversion
@@ -159,6 +160,8 @@ def run(
 
     def prepare() -> None:
         folder.await_free(_LAST_BREATH)
+        for address in folder.stores():  # of a supervisor that was killed
+            remove_dead_socket(address)
         folder.store_layout(layout)  # first: from now on no lone broker may start there
         lone = conversion.lone_broker_of(folder, 1)
         if lone is not None:

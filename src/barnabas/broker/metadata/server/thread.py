@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import socket
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
@@ -22,6 +23,9 @@ from barnabas.broker.metadata.server.server import TICK, StoreServer, listening_
 from barnabas.broker.metadata.zookeeper.address import unix_address
 
 log = logger_of(__name__)
+
+#: the beginning of the name of a socket's folder, and the name of the socket
+_FOLDER, _SOCKET = "barnabas-", "store"
 
 
 class StoreServerThread:
@@ -68,7 +72,7 @@ class StoreServerThread:
 
     @property
     def _socket_path(self) -> str:
-        return f"{self._socket_folder}/store"
+        return f"{self._socket_folder}/{_SOCKET}"
 
     def start(self) -> Self:
         """Start the thread, and wait until its server has opened the store and listens.
@@ -77,7 +81,7 @@ class StoreServerThread:
             StoreUnavailableError: another process has the store, or it is damaged beyond repair.
             OSError: the socket cannot be created.
         """
-        self._socket_folder = tempfile.mkdtemp(prefix="barnabas-")
+        self._socket_folder = tempfile.mkdtemp(prefix=_FOLDER)
         self._thread = threading.Thread(target=self._run, name="barnabas-store", daemon=True)
         self._thread.start()
         self._started.wait()
@@ -141,3 +145,25 @@ class StoreServerThread:
         if context.get(IS_VITAL) and not self._stopping.is_set():
             self._stopping.set()
             self._on_failure(context["exception"])
+
+
+def remove_dead_socket(address: str) -> None:
+    """Remove the socket of a server whose process was killed, and the folder of the socket.
+
+    Do nothing if a server listens there, or if `address` is not the address of a `StoreServerThread`. If the
+    folder has another file, only remove the socket.
+    """
+    path = Path(address.removeprefix(unix_address("")))
+    if not path.parent.name.startswith(_FOLDER) or path.name != _SOCKET:
+        return
+    try:
+        if path.is_socket():
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(1)
+                connection.connect(str(path))
+    except ConnectionRefusedError:
+        with suppress(OSError):
+            path.unlink()
+            path.parent.rmdir()
+    except OSError as error:
+        log.debug("the socket %s stays: %s", path, error)
