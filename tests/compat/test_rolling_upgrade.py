@@ -2,45 +2,28 @@
 
 from __future__ import annotations
 
-import io
 import os
-import subprocess
-import tarfile
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer
+from tests.compat.versions import ROOT, checkout, last_release
 from tests.integration.cluster.load import LOADS, await_progress, check, stored_in
 
 from barnabas.testing import BarnabasCluster
 
-ROOT = Path(__file__).parents[2]
 #: what counts as the version before while there is no tag: the first commit with clusters in this history
 _FIRST = "0359a92"
-
-
-def git(*arguments: str) -> bytes:
-    return subprocess.run(["git", "-C", ROOT, *arguments], check=True, capture_output=True).stdout
 
 
 @pytest.fixture(scope="module")
 def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a checkout of the newest tag; without tags, of the first commit that has clusters."""
-    try:
-        version = git("describe", "--tags", "--abbrev=0").decode().strip()
-    except (OSError, subprocess.CalledProcessError):
-        version = _FIRST
-    try:
-        archive = git("archive", version, "src")
-    except (OSError, subprocess.CalledProcessError):
-        pytest.skip(f"there is no tag, and the history does not reach back to {_FIRST}")
-    folder = tmp_path_factory.mktemp("earlier")
-    with tarfile.open(fileobj=io.BytesIO(archive)) as sources:
-        sources.extractall(folder, filter="data")
-    child = folder / "src/barnabas/testing/process_broker.py"
+    sources = checkout(last_release(_FIRST), tmp_path_factory.mktemp("earlier"))
+    child = sources / "barnabas/testing/process_broker.py"
     if not child.exists():  # the module's name before it was renamed
         child.write_text((child.parent / "process_node.py").read_text())
-    return folder / "src"
+    return sources
 
 
 def restart(cluster: BarnabasCluster, broker: int, sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import os
 import subprocess
 import sys
-import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,12 +12,12 @@ from typing import Any
 
 import pytest
 from confluent_kafka import AcknowledgeType, Producer, ShareConsumer
+from tests.compat.versions import ROOT, checkout
 from tests.integration.conftest import Wire, use_share_groups
 
 from barnabas.client import Admin, Consumer
 from barnabas.testing.runners import ask_to_stop, own_group
 
-ROOT = Path(__file__).parents[2]
 #: a commit with share groups and without their dead letters
 _EARLIER = "8a400ff6"
 _MINE = {"errors.deadletterqueue.group.enable": "true"}
@@ -29,16 +27,7 @@ PATIENCE = 600
 @pytest.fixture(scope="module")
 def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of the earlier version's sources."""
-    try:
-        archive = subprocess.run(
-            ["git", "-C", ROOT, "archive", _EARLIER, "src"], check=True, capture_output=True
-        ).stdout
-    except (OSError, subprocess.CalledProcessError):
-        pytest.skip(f"the history does not reach back to {_EARLIER}")
-    folder = tmp_path_factory.mktemp("earlier")
-    with tarfile.open(fileobj=io.BytesIO(archive)) as sources:
-        sources.extractall(folder, filter="data")
-    return folder / "src"
+    return checkout(_EARLIER, tmp_path_factory.mktemp("earlier"))
 
 
 @contextmanager
