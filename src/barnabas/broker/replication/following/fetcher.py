@@ -238,11 +238,7 @@ class ReplicaFetcher:
             self._drop(known)
         self._followed[followed.key] = followed
         self._unwanted.pop(followed.key, None)
-        follower = partition.follower(followed.leader_epoch)
-        if follower is not None and not follower.is_durable:  # what came in an earlier epoch
-            self._resume_when_durable(followed, follower.durable())
-        else:
-            self._fetch_soon(followed)
+        self._resume(followed)  # perhaps after an fsync of records from an earlier epoch
 
     def unfollow(self, key: Key) -> None:
         """Stop copying a partition."""
@@ -330,12 +326,23 @@ class ReplicaFetcher:
         self._due.pop(followed, None)
         self._leave_out(followed.key)
 
-    def _resume(self, followed: Followed) -> None:
+    def _resume(self, followed: Followed, _durable: object = None) -> None:
+        """Include the partition in the requests again, when all records that require an fsync are on disk.
+
+        If its log accepts no more writes before that, leave the partition out of all later requests.
+        """
         self._timers.pop(followed, None)
-        if self._is_current(followed):
-            followed.is_put_off = False
-            self._unwanted.pop(followed.key, None)
-            self._fetch_soon(followed)
+        if not self._is_current(followed):
+            return
+        follower = followed.partition.follower(followed.leader_epoch)
+        if follower is not None and not follower.is_durable:  # an fsync can also be due again after its end
+            self._set_aside(followed)
+            if followed.partition.unwritable is None:
+                follower.durable().add_done_callback(partial(self._resume, followed))
+            return
+        followed.is_put_off = False
+        self._unwanted.pop(followed.key, None)
+        self._fetch_soon(followed)
 
     # --- requests ---
 
@@ -746,9 +753,7 @@ class ReplicaFetcher:
             truncation = await self._dependencies.logs.prepare_truncation(partition_log, lowest)
             follower = followed.partition.follower(followed.leader_epoch)
             if follower is None or not self._is_current(followed):
-                # Another leader or epoch decides now on the records to cut off. The rest is not fsynced.
-                followed.partition.flush_if_due()
-                return
+                return  # another leader or epoch decides now on the records to cut off
             if start_over:
                 follower.start_at(offset)
             else:
@@ -758,6 +763,9 @@ class ReplicaFetcher:
             if self._is_current(followed):
                 self._put_off(followed, error)
             return
+        finally:
+            # The recovery point is lower, perhaps in a later epoch. A leader's high watermark would wait for it.
+            followed.partition.flush_if_due()
         self._resume(followed)
 
     async def _begin_anew(self, followed: Followed) -> None:
@@ -771,7 +779,6 @@ class ReplicaFetcher:
             await self._dependencies.logs.prepare_truncation(partition_log, 0)
             follower = followed.partition.follower(followed.leader_epoch)
             if follower is None or not self._is_current(followed):
-                followed.partition.flush_if_due()
                 return
             follower.start_at(0)
             await follower.durable()
@@ -780,6 +787,8 @@ class ReplicaFetcher:
             if self._is_current(followed):
                 self._put_off(followed, error)
             return
+        finally:
+            followed.partition.flush_if_due()
         self._resume(followed)
 
     def _follow_log_start(self, followed: Followed, start: Offset) -> None:
@@ -839,12 +848,8 @@ class ReplicaFetcher:
 
         The generator yields one awaitable, which takes at most `_FSYNC_PATIENCE` seconds; nothing if no
         record needs an fsync. The wait is before the next fetch, because the fetch tells the leader that this
-        replica has the records. After the wait:
-
-        - If the fsync of a log is not complete, leave the partition out of the requests until the fsync is
-          complete. The other partitions do not wait longer.
-        - If the fsync of a log has failed and the log accepts no more writes, leave the partition out of all
-          later requests.
+        replica has the records. If the fsync of a log is not complete after the wait, `_resume` leaves its
+        partition out of the requests until then. The other partitions do not wait longer.
         """
         pending: dict[asyncio.Future[None], Followed] = {}
         for followed in written:
@@ -854,19 +859,6 @@ class ReplicaFetcher:
         if not pending:
             return
         yield asyncio.wait(pending, timeout=_FSYNC_PATIENCE)
-        for future, followed in pending.items():
-            if not self._is_current(followed):
-                continue
-            if not future.done():
-                if not followed.is_put_off:
-                    self._resume_when_durable(followed, future)
-            elif not _is_durable(followed):
-                self._set_aside(followed)
-
-    def _resume_when_durable(self, followed: Followed, durable: asyncio.Future[None]) -> None:
-        self._set_aside(followed)
-        durable.add_done_callback(partial(self._fsynced, followed))
-
-    def _fsynced(self, followed: Followed, _durable: object) -> None:
-        if _is_durable(followed):
-            self._resume(followed)
+        for followed in pending.values():
+            if not _is_durable(followed) and not followed.is_put_off:
+                self._resume(followed)

@@ -8,6 +8,7 @@ import logging
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.replication.following.fetcher import _FSYNC_PATIENCE
+from barnabas.broker.replication.partition.follower import Follower
 from barnabas.broker.storage import segment
 
 
@@ -287,6 +288,88 @@ def test_a_truncation_that_fails_is_tried_again(scenario):
         await cluster.settle(10)
         assert refused
         assert first.content() == second.content() == [(0, 0), (1, 1)]
+
+    scenario(story)
+
+
+def test_a_leader_commits_although_the_truncation_that_it_overtook_fails(scenario):
+    """The truncation lowers the recovery point when the replica leads already. Then the disk is full."""
+
+    async def story(cluster):
+        first, second = cluster.add(1, 2, barnabas_acks_fsync=True)
+        cluster.elect(1, 0)
+        first.produce(b"a")
+        await cluster.settle()
+        cluster.cut |= {(1, 2), (2, 1)}
+        first.produce(b"b")
+        await cluster.settle()
+        assert first.log.recovery_point == 2
+        cluster.elect(2, 1, isr=(2,))
+        second.produce(b"c")
+
+        def refuse(operation, path):
+            is_checkpoint = path.endswith("recovery-point-offset-checkpoint.tmp")
+            return OSError(errno.ENOSPC, "no space left", path) if is_checkpoint else None
+
+        first.disk.refuse = refuse
+        computing = asyncio.Event()
+        run = first.pool.run
+
+        async def slow(work, *args):
+            if getattr(work, "__qualname__", "") == "Truncation.run":
+                computing.set()
+                await asyncio.sleep(1.0)
+            await run(work, *args)
+
+        first.pool.run = slow
+        cluster.cut.remove((1, 2))
+        await computing.wait()
+        cluster.elect(1, 2)
+        await cluster.settle()  # the truncation fails before the other replica has the record
+        cluster.cut.clear()
+        await cluster.settle(10)
+        assert first.content() == second.content() == [(0, 0), (1, 0)]
+        assert first.log.high_watermark == 2
+
+    scenario(story)
+
+
+def test_a_follower_goes_on_when_an_overtaken_truncation_fails_while_it_waits_for_an_fsync(
+    scenario, monkeypatch
+):
+    """The truncation lowers the recovery point between the end of an fsync and the next fetch."""
+    overtaken = []
+    durable = Follower.durable
+
+    def lower_at_the_end(follower):
+        waited = durable(follower)
+        if overtaken and not waited.done():
+            waited.add_done_callback(overtaken.pop())
+        return waited
+
+    monkeypatch.setattr(Follower, "durable", lower_at_the_end)
+
+    async def story(cluster):
+        (leader,) = cluster.add(1)
+        (follower,) = cluster.add(2, barnabas_acks_fsync=True)
+        cluster.elect(1, 0)
+        leader.produce(b"a")
+        await cluster.settle()
+
+        def lower(_durable):
+            follower.log.files.lower_recovery_point(0)
+            follower.partition().flush_if_due()
+
+        for epoch in (0, 1):
+            if epoch:
+                follower.threads.mean_delay = 0.3
+            overtaken.append(lower)
+            leader.produce(b"b")
+            await asyncio.sleep(0.01)
+            cluster.elect(1, epoch)
+            await cluster.settle(10)
+            assert not overtaken
+            assert leader.log.high_watermark == follower.log.log_end_offset == 2 + epoch
 
     scenario(story)
 
