@@ -243,6 +243,35 @@ def test_follower_that_can_write_no_more_asks_to_leave(changes, lead, controller
     run_virtual(main())
 
 
+def test_request_to_leave_that_gets_no_answer_is_sent_again(changes, lead, controller):
+    async def main():
+        async with changes() as running:
+            partition = lead(ALONE._replace(isr=(1, 2)), running.add)
+            controller.answers = [KafkaError(ErrorCode.NOT_CONTROLLER), ErrorCode.NEW_LEADER_ELECTED]
+            partition.leave_in_sync()
+            await asyncio.sleep(5)
+            assert [r.topics[0].partitions[0].new_isr for r in controller.requests] == [[2], [2]]
+
+    run_virtual(main())
+
+
+def test_leader_whose_log_is_offline_asks_to_leave_until_another_replica_can_lead(changes, lead, controller):
+    """A coordinator appends nothing to such a log, so no failed append asks again."""
+
+    async def main():
+        async with changes() as running:
+            partition = lead(ALONE._replace(isr=(1, 2)), running.add)
+            controller.answers = [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.NEW_LEADER_ELECTED]
+            partition.log.fail(OSError("an fsync failed"))
+            partition.leave_in_sync()
+            await asyncio.sleep(5)
+            partition.check_in_sync()  # as the broker does periodically
+            await asyncio.sleep(5)
+            assert [r.topics[0].partitions[0].new_isr for r in controller.requests] == [[2], [2]]
+
+    run_virtual(main())
+
+
 def test_last_replica_in_sync_stays_though_it_can_write_no_more(changes, lead, append, fill, controller):
     async def main():
         async with changes() as running:

@@ -40,6 +40,7 @@ class FakeLogs:
             log_start_offset=0,
             log_end_offset=0,
             recovery_point=0,
+            failure=None,
             high_watermark=0,
             advance_high_watermark=lambda offset: False,
             config=TopicConfig(),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from random import Random
 
 import pytest
+from simulation.blocking import VirtualThreads
 from simulation.clocks import ManualClock
 from simulation.environment import simulated_environment
 from simulation.faulty_disk import FaultyDisk
@@ -337,3 +339,19 @@ def test_an_fsync_that_fails_ends_writing_only_when_the_log_is_offline(open_part
         assert partition.log.high_watermark == (0 if is_refused else 1)
 
     asyncio.run(main())
+
+
+def test_an_fsync_that_fails_on_a_full_disk_is_tried_again_soon_although_flush_ms_is_long(open_partition):
+    async def main():
+        partition = open_partition(flush_messages=2, flush_ms=3_600_000)
+        append(partition)
+        append(partition)
+        pool = VirtualThreads(Random(1), 0.0001).pool("disk", 1)
+        partition.disk.refuse = lambda operation, path: OSError(errno.ENOSPC, "no space left")
+        await partition.flush(pool)
+        partition.due.clear()
+        await asyncio.sleep(1)
+        assert partition.due == [partition]
+        await pool.close()
+
+    run_virtual(main())

@@ -189,7 +189,9 @@ class FlushSchedule(Generic[P]):
                     self._on_due(self._partition)
             self._tell_durable()
         except KafkaError:
-            if not self._log.is_offline and self._timer is None:
+            if not self._log.is_offline:
+                if self._timer is not None:
+                    self._timer.cancel()  # of flush.ms, which can be hours
                 self._wait(_AGAIN_SECONDS)
             raise
 

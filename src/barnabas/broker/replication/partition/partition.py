@@ -293,8 +293,12 @@ class Partition:
     def check_in_sync(self) -> None:
         """If this broker leads, advance the high watermark, and report an ISR change to propose.
 
+        If the log is offline, request an ISR without this replica again (`leave_in_sync`).
+
         Call it after a change of the brokers, and periodically. It costs little.
         """
+        if self.log.failure is not None:
+            self.leave_in_sync()
         role = self._role
         if isinstance(role, Leader):
             role.check_in_sync()
@@ -355,7 +359,8 @@ class Partition:
     ) -> None:
         """Apply the outcome of a proposal.
 
-        Do nothing if this broker does not lead, or no longer leads in the proposal's leader epoch.
+        If the answer to a proposal of `leave_in_sync` was lost, `propose` returns it again. Apart from that, do
+        nothing if this broker does not lead, or no longer leads in the proposal's leader epoch.
 
         Args:
             proposal: a result of `propose`.
@@ -363,6 +368,8 @@ class Partition:
             state: the partition's new leader, ISR and epochs, if the controller has agreed (NONE).
         """
         role = self._role
+        if error is None and self._node_id not in proposal.members:
+            self._is_leaving = True
         if not isinstance(role, Leader) or proposal.leader_epoch != self.state.leader_epoch:
             return
         if state is not None:
