@@ -57,6 +57,9 @@ logger = logger_of(__name__)
 
 T = TypeVar("T")
 
+#: milliseconds between two attempts to load a partition whose log cannot be opened or read now
+_LOAD_AGAIN_MS = 2_000
+
 _NO_PRODUCER = ProducerIdentity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
@@ -144,7 +147,8 @@ class CoordinatorRuntime(Generic[S]):
 
         Load the partition's state in the background, and serve requests after that. If this broker already
         coordinates the partition in this epoch or a later one, do nothing. If the loading in this epoch has
-        failed, load again.
+        failed, load again. If the log cannot be opened or read now, for example on a full disk, try again
+        until it can.
         """
         slot = self._slots.get(partition)
         if slot is not None:
@@ -341,7 +345,16 @@ class CoordinatorRuntime(Generic[S]):
 
     def _load_failed(self, partition: int, slot: _Slot[S], error: Exception) -> None:
         slot.state = _State.FAILED
-        if not isinstance(error, KafkaError):
+        if isinstance(error, KafkaError) and error.code == ErrorCode.KAFKA_STORAGE_ERROR:
+            self._warnings.warn(
+                (partition, error.code),
+                "%s: partition %d cannot be loaded now, and is tried again: %s",
+                self._name,
+                partition,
+                error.message,
+            )
+            slot.timers.set("load", _LOAD_AGAIN_MS, lambda: self.elect(partition, slot.epoch))
+        elif not isinstance(error, KafkaError):
             logger.error("%s: partition %d cannot be loaded", self._name, partition, exc_info=error)
         elif error.code not in _NOT_LED:
             logger.error("%s: partition %d cannot be loaded: %s", self._name, partition, error.message)

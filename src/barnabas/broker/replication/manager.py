@@ -26,11 +26,14 @@ from barnabas.broker.metrics.traffic import TopicTraffic
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.partition.progress import LeaderContext
 from barnabas.broker.replication.rejected_batches import RejectedBatches, header_of
+from barnabas.broker.storage.harm import may_pass
 
 log = logger_of(__name__)
 
 #: how many new partitions are opened in one turn of the event loop
 _OPENED_AT_ONCE = 16
+#: seconds until partitions are tried again that could not be opened for lack of space, memory or open files
+_OPEN_AGAIN_SECONDS = 5.0
 #: how many logs of deleted topics are renamed in one turn of the event loop
 _DELETED_AT_ONCE = 16
 #: seconds of renaming after which the other logs wait for another turn
@@ -94,6 +97,8 @@ class ReplicaManager:
         self._unchecked: Iterator[Partition] | None = None
         #: new partitions that are not open yet, by topic
         self._unopened: dict[TopicId, deque[int]] = {}
+        #: partitions that could not be opened for lack of space, memory or open files: they are tried again
+        self._postponed: dict[tuple[TopicId, int], None] = {}
         #: logs of deleted topics that are not deleted yet
         self._doomed: deque[tuple[TopicId, TopicPartition]] = deque()
         #: topics that the image no longer has, without a note of their deletion
@@ -273,10 +278,35 @@ class ReplicaManager:
             asyncio.get_running_loop().call_soon(self._open_some)
 
     def _try_to_open(self, topic: TopicImage, index: int) -> None:
+        key = topic.id, index
         try:
             self._open(topic, index)
         except KafkaError as error:
-            log.error("%s-%d cannot be opened: %s", topic.name, index, error)
+            is_passing = may_pass(error.__cause__)
+            if key not in self._postponed:
+                again = "; it is tried again" if is_passing else ""
+                log.error("%s-%d cannot be opened: %s%s", topic.name, index, error, again)
+            if is_passing:
+                if not self._postponed:
+                    asyncio.get_running_loop().call_later(_OPEN_AGAIN_SECONDS, self._open_postponed)
+                self._postponed[key] = None
+            else:
+                self._postponed.pop(key, None)
+
+    def _open_postponed(self) -> None:
+        """Try again to open the partitions in `_postponed` that are still needed.
+
+        No request opens the replica of a follower.
+        """
+        for topic_id, index in list(self._postponed):
+            topic = self._image.topic_by_id(topic_id)
+            is_open = index in self._topics.get(topic_id, _NONE)
+            if topic is None or is_open or self._node_id not in topic.partitions[index].replicas:
+                del self._postponed[topic_id, index]
+            else:
+                self._open_soon(topic, index)
+        if self._postponed and not self._logs.is_closed:
+            asyncio.get_running_loop().call_later(_OPEN_AGAIN_SECONDS, self._open_postponed)
 
     def _topic(self, topic: TopicKey) -> TopicImage | None:
         return self._image.topics.get(topic) if isinstance(topic, str) else self._image.topic_by_id(topic)

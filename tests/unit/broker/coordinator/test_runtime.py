@@ -409,6 +409,52 @@ def test_a_partition_that_is_not_led_after_all_is_no_ones_until_it_is(run):
     run(scenario)
 
 
+def test_a_log_that_cannot_be_opened_on_a_full_disk_is_tried_again_until_there_is_space(run, caplog):
+    async def scenario(runtime, log):
+        log.not_led = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left")
+        runtime.elect(1, 4)
+        await asyncio.sleep(30)
+        with pytest.raises(KafkaError) as refused:
+            runtime.read(1, lambda shard: None)
+        assert refused.value.code is ErrorCode.NOT_COORDINATOR
+        log.not_led = None
+        await asyncio.sleep(10)
+        assert runtime.read(1, lambda shard: shard.counts) == {}
+        (line,) = caplog.records
+        assert "partition 1 cannot be loaded now, and is tried again: no space left" in line.getMessage()
+
+    run(scenario)
+
+
+def test_a_log_that_cannot_be_read_now_is_loaded_later(run, monkeypatch):
+    async def scenario(runtime, log):
+        log.append(1, encode_batch([Record(b"a", b"5", 0)]), 0)
+        with monkeypatch.context() as patched:
+
+            def refuse(*_):
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "too many open files")
+
+            patched.setattr(log, "read", refuse)
+            runtime.elect(1, 4)
+            await asyncio.sleep(10)
+        await asyncio.sleep(10)
+        assert runtime.read(1, lambda shard: shard.counts) == {b"a": 5}
+
+    run(scenario)
+
+
+def test_a_partition_that_could_not_be_loaded_is_not_loaded_when_another_broker_leads_it(run):
+    async def scenario(runtime, log):
+        log.not_led = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left")
+        runtime.elect(1, 4)
+        runtime.resign(1)
+        log.not_led = None
+        await asyncio.sleep(30)
+        assert [partition for partition, _ in runtime.active_shards()] == [0]
+
+    run(scenario)
+
+
 def test_partitions_are_loaded_one_after_another(run):
     async def scenario(runtime, log):
         records = [Record(b"%d" % number, bytes(1024), 0) for number in range(50)]

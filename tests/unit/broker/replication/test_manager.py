@@ -1,6 +1,7 @@
 """New partitions are opened some at a time. A request for one that is not open yet opens it at once."""
 
 import asyncio
+import errno
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -8,7 +9,7 @@ import pytest
 from immutables import Map
 from simulation.virtual_time import run_virtual
 
-from barnabas.base.errors import KafkaError
+from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import TopicPartition
 from barnabas.broker.config import TopicConfig
 from barnabas.broker.metadata.image import ClusterImage, ImageDelta, PartitionState, TopicImage
@@ -26,6 +27,9 @@ class FakeLogs:
         self.made = {}
         self.is_closed = False
         self.incomplete = ()
+        #: the error of attempts to create a log, and the number of attempts
+        self.full = None
+        self.attempts = 0
 
     def __iter__(self):
         return iter(self.made.values())
@@ -34,6 +38,9 @@ class FakeLogs:
         return self.made.get(topic_partition)
 
     def create(self, topic_partition, topic_id, config):
+        self.attempts += 1
+        if self.full is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) from self.full
         log = SimpleNamespace(
             topic_partition=topic_partition,
             topic_id=topic_id,
@@ -173,6 +180,52 @@ def test_partitions_that_are_no_longer_wanted_are_not_opened(logs, replicas, is_
         assert not logs.made
 
     asyncio.run(scenario())
+
+
+def test_partitions_that_a_full_disk_kept_from_opening_are_opened_when_there_is_space(logs, caplog):
+    """Nobody sends requests to a follower, so no request opens it."""
+
+    async def scenario():
+        changed = []
+        replicas = manager_of(logs, on_change=changed.append)
+        full = logs.full = OSError(errno.ENOSPC, "no space left")
+        now = image_of(20)
+        apply(replicas, ClusterImage(), now)
+        await asyncio.sleep(60)
+        assert not changed
+        logs.full = None
+        await asyncio.sleep(10)
+        assert len(changed) == len(logs.made) == 20
+        assert len(caplog.records) == 20
+        attempts = logs.attempts
+        logs.full = full
+        await asyncio.sleep(60)
+        assert logs.attempts == attempts
+
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize("change", ["deleted", "moved", "closed", "broken"])
+def test_partitions_that_could_not_be_opened_are_not_tried_for_ever(logs, replicas, change):
+    async def scenario():
+        logs.full = OSError(errno.ENOSPC, "no space left")
+        now = image_of(1)
+        apply(replicas, ClusterImage(), now)
+        await asyncio.sleep(1)
+        if change == "broken":
+            logs.full = OSError(errno.EIO, "it cannot be written")
+        elif change == "deleted":
+            apply(replicas, now, ClusterImage())
+        elif change == "moved":
+            topic = TopicImage("t", TOPIC_ID, (PartitionState((2,), (2,), 2),))
+            apply(replicas, now, ClusterImage(topics={"t": topic}, topic_names={TOPIC_ID: "t"}))
+        logs.is_closed = change == "closed"
+        await asyncio.sleep(30)
+        attempts = logs.attempts
+        await asyncio.sleep(60)
+        assert logs.attempts == attempts
+
+    run_virtual(scenario())
 
 
 def test_partition_stays_open_while_its_deletion_is_seen_in_part(logs, replicas):
