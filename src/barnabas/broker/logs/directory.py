@@ -710,16 +710,11 @@ class LogDirectory:
         self._cleaned_to.offsets[topic_partition] = offset
         self._cleaned_to.is_stale = True
 
-    def lower_cleaned(self, topic_partition: TopicPartition, offset: Offset) -> bool:
-        """Before a truncation to `offset`, note that the log is compacted only up to `offset`.
-
-        Return False, and change nothing, if the log was compacted only up to `offset` or less.
-        """
-        if self.cleaned_to.get(topic_partition, 0) <= offset:
-            return False
-        # only flushed records are cleaned, so no other truncation removes clean records
-        self.note_clean(topic_partition, offset)
-        return True
+    def lower_cleaned(self, topic_partition: TopicPartition, offset: Offset) -> None:
+        """Before a truncation to `offset`, note that the log is compacted at most up to `offset`."""
+        if self.cleaned_to.get(topic_partition, 0) > offset:
+            # only flushed records are cleaned, so no other truncation removes clean records
+            self.note_clean(topic_partition, offset)
 
     def close(self, logs_elsewhere: Collection[LogName] | None = None) -> None:
         """Flush and close every log. If nothing failed, mark the stop as clean. Errors are only logged.
@@ -853,8 +848,8 @@ class LogDirectory:
             return min(offset, log.recovery_point) if is_cut else log.recovery_point
 
         CheckpointWrite(self._recovery_points, self._all_logs, point_of).run()
-        if self.lower_cleaned(topic_partition, offset):
-            self.cleaned_checkpoint().run()
+        self.lower_cleaned(topic_partition, offset)
+        self.cleaned_checkpoint().run()  # also what an earlier call could not write
 
     def _size_checkpoint(self) -> Replacement:
         sizes = (

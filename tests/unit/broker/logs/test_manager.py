@@ -420,6 +420,27 @@ def test_a_recovery_point_that_a_full_disk_refused_is_written_when_the_cut_is_tr
     play(scenario, "/a")
 
 
+def test_a_cleaned_offset_that_a_full_disk_refused_is_written_when_the_cut_is_tried_again(play):
+    """If it stayed, the cleaner would take the records after the truncation for clean ones after a crash."""
+
+    async def scenario(bench):
+        log = bench.create("t", records=5)
+        log.flush()
+        directory = bench.logs.directory_of(log.topic_partition)
+        directory.note_clean(log.topic_partition, 4)
+        await bench.logs.checkpoint(LogDirectory.cleaned_checkpoint)
+        bench.disk.refuse = lambda operation, path: (
+            OSError(errno.ENOSPC, "the disk is full") if "cleaner-offset" in path else None
+        )
+        with pytest.raises(KafkaError, match="the disk is full"):
+            truncate_to(log, 2)
+        bench.disk.refuse = None
+        truncate_to(log, 2)
+        assert offsets_in(bench.disk, "/a/cleaner-offset-checkpoint") == {("t", 0): 2}
+
+    play(scenario, "/a")
+
+
 def test_what_is_not_known_to_be_on_disk_is_cut_without_a_write(play):
     async def scenario(bench):
         log = bench.create("t", records=5)
