@@ -183,7 +183,7 @@ def test_partitions_that_are_no_longer_wanted_are_not_opened(logs, replicas, is_
 
 
 def test_partitions_that_a_full_disk_kept_from_opening_are_opened_when_there_is_space(logs, caplog):
-    """Nobody sends requests to a follower, so no request opens it."""
+    """No client sends requests to a follower, so no request opens it."""
 
     async def scenario():
         changed = []
@@ -364,7 +364,7 @@ def test_log_of_another_topic_stays_when_nobody_has_deleted_that(replicas, logs)
 def test_log_of_another_topic_stays_when_the_topic_of_its_name_is_on_other_brokers(
     replicas, logs, is_deleted
 ):
-    """Somebody has removed the nodes of the earlier topic, and created a topic with its name."""
+    """A user has removed the nodes of the earlier topic, and created a topic with its name."""
 
     async def scenario():
         earlier = logs.create(TopicPartition("t", 0), b"e" * 16, None)

@@ -764,7 +764,7 @@ class ReplicaFetcher:
                 self._put_off(followed, error)
             return
         finally:
-            # The recovery point is lower, perhaps in a later epoch. A leader's high watermark would wait for it.
+            # The recovery point is lower, perhaps in a later epoch. A leader's high watermark waits for it.
             followed.partition.flush_if_due()
         self._resume(followed)
 

@@ -359,8 +359,8 @@ class Partition:
     ) -> None:
         """Apply the outcome of a proposal.
 
-        If the answer to a proposal of `leave_in_sync` was lost, `propose` returns it again. Apart from that, do
-        nothing if this broker does not lead, or no longer leads in the proposal's leader epoch.
+        If the answer to a proposal of `leave_in_sync` was lost, `propose` returns it again. For other
+        proposals, do nothing if this broker no longer leads in the proposal's leader epoch.
 
         Args:
             proposal: a result of `propose`.
