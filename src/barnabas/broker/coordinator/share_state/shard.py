@@ -8,7 +8,7 @@ a snapshot. A snapshot supersedes all earlier records of its share partition.
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -40,6 +40,8 @@ T = TypeVar("T")
 _ANY = -1
 #: the most batches in the state of a share partition. A snapshot with as many has 400 KB
 _MAX_BATCHES = 20_000
+#: the most states of deleted topics that a shard begins to delete in one turn of the event loop
+_DELETIONS_A_TURN = 5
 
 
 class StoredState(NamedTuple):
@@ -284,10 +286,15 @@ class ShareShard:
         return min(needed) if needed else self._context.log_end()
 
     def forget_topics(self, topic_ids: Container[TopicId]) -> None:
-        """Begin to delete the states of deleted topics."""
-        for key in list(self.states):
-            if key.topic_id in topic_ids:
-                self._context.write(str(key), partial(ShareShard.delete, key=key))
+        """Begin to delete the states of deleted topics, a few in each turn of the event loop."""
+        self._forget(iter([key for key in self.states if key.topic_id in topic_ids]))
+
+    def _forget(self, keys: Iterator[SharePartitionKey]) -> None:
+        for number, key in enumerate(keys, 1):
+            self._context.write(str(key), partial(ShareShard.delete, key=key))
+            if number == _DELETIONS_A_TURN:
+                self._context.timers.set(object(), 0, partial(self._forget, keys))
+                return
 
     # --- inside ---
 

@@ -5,6 +5,7 @@ deletions.
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 
 import pytest
 
@@ -402,6 +403,23 @@ def test_the_state_of_a_deleted_topic_goes_with_it(share):
         await shares.initialize()
         shares.delete_topic()
         assert shares.states == {}
+
+    share(scenario)
+
+
+def test_many_states_of_a_deleted_topic_go_a_few_in_a_turn(share, key):
+    async def scenario(shares):
+        for number in range(100):
+            await shares.initialize(key=key._replace(group=f"g{number}"))
+        shares.delete_topic()
+        left = [100, len(shares.states)]
+        while left[-1]:
+            await asyncio.sleep(0)
+            left.append(len(shares.states))
+        assert max(before - after for before, after in pairwise(left)) <= 10
+        again = await shares.restart()
+        assert again.states == {}
+        await again.coordinator.stop()
 
     share(scenario)
 
