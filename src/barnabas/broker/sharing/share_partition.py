@@ -56,6 +56,11 @@ _RETRIABLE = {
     ErrorCode.OFFSET_NOT_AVAILABLE,
     ErrorCode.REQUEST_TIMED_OUT,
 }
+#: errors of a read without retries after which a later attempt can succeed. A share coordinator may not know
+#: a new topic yet. If a topic is deleted, the leadership of its partitions ends
+_RETRIABLE_READS = _RETRIABLE | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+#: the longest pause between two reads, in milliseconds: a failover takes about a second
+_MAX_READ_PAUSE_MS = 1000
 #: another leader has the stored state, or it was initialized again
 _FENCED = {ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH}
 
@@ -523,21 +528,32 @@ class SharePartition:
         failures = 0
         while not self.is_ended:
             try:
-                async with self._dependencies.loading:
-                    state = await self._dependencies.persister.read(self.key, self.leader_epoch)
+                state = await self._read_stored()
                 self._begin(state, await self._start_of(state))
                 return
             except KafkaError as error:
                 # INVALID_REQUEST: the group coordinator has not initialized the state yet
-                if error.code not in _RETRIABLE and error.code is not ErrorCode.INVALID_REQUEST:
+                if error.code not in _RETRIABLE_READS and error.code is not ErrorCode.INVALID_REQUEST:
                     self._fail("read", error)
                     return
                 failures += 1
+                pause = backoff_ms(failures)
+                if error.code in _RETRIABLE_READS:
+                    pause = min(pause, _MAX_READ_PAUSE_MS)
                 log.debug("the state of %s cannot be read yet: %s", self, error)
-            await asyncio.sleep(backoff_ms(failures) / 1000)
+            await asyncio.sleep(pause / 1000)
             if not self.waiting_fetches:
                 break  # no fetch waits any more; the next fetch makes a new share partition
         self.end(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+
+    async def _read_stored(self) -> ShareState:
+        """Read the stored state once. Only some share partitions can read at the same time.
+
+        So there are no retries meanwhile: one unavailable share coordinator would delay the share partitions
+        of all others.
+        """
+        async with self._dependencies.loading:
+            return await self._dependencies.persister.read(self.key, self.leader_epoch, retries=False)
 
     async def _start_of(self, state: ShareState) -> Offset:
         """Return the stored start offset.
@@ -611,13 +627,10 @@ class SharePartition:
 
     async def _check_state(self) -> None:
         try:
-            async with self._dependencies.loading:
-                if self._has_ended:
-                    return
-                before = self._stored_start
-                state = await self._dependencies.persister.read(self.key, self.leader_epoch)
+            before = self._stored_start
+            state = await self._read_stored()
         except KafkaError as error:
-            if error.code not in _RETRIABLE:
+            if error.code not in _RETRIABLE_READS:
                 self.end(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, error.message))
             return
         finally:

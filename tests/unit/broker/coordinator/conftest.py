@@ -176,7 +176,7 @@ class MemoryPersister:
         await self._answer("summary", key)
         return self.states.get(key, ShareState(0, -1, -1, -1, ()))
 
-    async def read(self, key: SharePartitionKey, leader_epoch: int) -> ShareState:
+    async def read(self, key: SharePartitionKey, leader_epoch: int, *, retries: bool = True) -> ShareState:
         raise NotImplementedError
 
     async def write(self, *arguments: Any) -> None:

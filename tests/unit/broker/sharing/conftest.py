@@ -49,6 +49,8 @@ class Persister:
         #: the start offset, the number of finished records and the batches of each write
         self.writes = []
         self.reads = 0
+        #: for each read, whether the persister may try again for a long time
+        self.retries = []
         #: what the next calls raise, first; None to succeed
         self.failures = []
         #: while it is cleared, no write is answered
@@ -58,8 +60,9 @@ class Persister:
         self.may_read = asyncio.Event()
         self.may_read.set()
 
-    async def read(self, key, leader_epoch):
+    async def read(self, key, leader_epoch, *, retries=True):
         self.reads += 1
+        self.retries.append(retries)
         await asyncio.sleep(0)
         self._fail()
         state = self.states[key]

@@ -723,6 +723,21 @@ async def test_a_write_that_begins_and_ends_during_the_check_of_the_state_does_n
 
 
 @scenario
+async def test_a_state_that_cannot_be_read_does_not_delay_the_reads_of_others():
+    """Only some share partitions can read at the same time. None of them waits for a coordinator."""
+    queue = Queue()
+    queue.append(1)
+    queue.persister.failures = [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    await queue.acquire("a")
+    await asyncio.sleep(10)
+    queue.persister.failures = [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    queue.partitions.check_states(GROUP)
+    await queue.settle()
+    assert queue.persister.retries == [False] * 4
+    await queue.acknowledge(0, 0, member="a")
+
+
+@scenario
 async def test_checks_of_many_states_read_only_a_few_at_the_same_time():
     queue = Queue()
     queue.append(1)

@@ -119,8 +119,12 @@ class SharePersister(Protocol):
                 state.
         """
 
-    async def read(self, key: SharePartitionKey, leader_epoch: LeaderEpoch) -> ShareState:
+    async def read(
+        self, key: SharePartitionKey, leader_epoch: LeaderEpoch, *, retries: bool = True
+    ) -> ShareState:
         """Return the state for the partition's leader in `leader_epoch`, and fence earlier leaders.
+
+        If `retries` is False, raise a retriable error at once.
 
         Raises:
             KafkaError: FENCED_LEADER_EPOCH, a later leader has read or written the state; INVALID_REQUEST,

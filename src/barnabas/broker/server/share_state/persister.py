@@ -162,7 +162,9 @@ class CoordinatorPersister:
         async with self._turn(key):
             await self._carry_out(_INITIALIZE, key, data, local, _nothing)
 
-    async def read(self, key: SharePartitionKey, leader_epoch: LeaderEpoch) -> ShareState:
+    async def read(
+        self, key: SharePartitionKey, leader_epoch: LeaderEpoch, *, retries: bool = True
+    ) -> ShareState:
         data = read_share_group_state.PartitionData(partition=key.partition, leader_epoch=leader_epoch)
 
         def state(result: read_share_group_state.PartitionResult) -> ShareState:
@@ -179,7 +181,7 @@ class CoordinatorPersister:
 
         async with self._turn(key):
             local = partial(self._local.read_state, key, leader_epoch)
-            return await self._carry_out(_READ, key, data, local, state)
+            return await self._carry_out(_READ, key, data, local, state, retries)
 
     async def write(
         self,
@@ -261,6 +263,7 @@ class CoordinatorPersister:
         data: Any,
         local: Callable[[], MaybeAwaitable[T]],
         parse: Callable[[Any], T],
+        retries: bool = True,
     ) -> T:
         """Execute an operation at the share partition's coordinator, with retries, and return its result.
 
@@ -272,10 +275,11 @@ class CoordinatorPersister:
                 an awaitable of it.
             parse: called if another broker is the coordinator, with the share partition's part of the
                 response; returns the result.
+            retries: whether to try again after a temporary error.
 
         Raises:
             KafkaError: the coordinator rejects the operation, or a temporary error is left after about
-                `RETRY_TIMEOUT` seconds.
+                `RETRY_TIMEOUT` seconds, or at once without `retries`.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + RETRY_TIMEOUT
@@ -289,7 +293,7 @@ class CoordinatorPersister:
             except KafkaError as error:
                 failures += 1
                 pause = min(backoff_ms(failures), _MAX_PAUSE_MS) / 1000
-                if not self._may_succeed(error, key) or loop.time() + pause >= deadline:
+                if not (retries and self._may_succeed(error, key)) or loop.time() + pause >= deadline:
                     raise
             await asyncio.sleep(pause)
 

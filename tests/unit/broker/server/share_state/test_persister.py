@@ -260,6 +260,17 @@ def test_the_retries_end(play):
     play(scenario, NOBODY)
 
 
+def test_a_read_without_retries_fails_at_once(play):
+    async def scenario(cluster):
+        began = cluster.view.clock.monotonic()
+        with pytest.raises(KafkaError) as refused:
+            await cluster.persister.read(KEY, 0, retries=False)
+        assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert cluster.view.clock.monotonic() - began < 0.01
+
+    play(scenario, NOBODY)
+
+
 def test_a_topic_that_is_gone_is_not_waited_for(play):
     async def scenario(cluster):
         with pytest.raises(KafkaError) as refused:
