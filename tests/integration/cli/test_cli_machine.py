@@ -439,6 +439,23 @@ def test_user_with_the_name_of_the_brokers_user_gets_no_rights_by_several_broker
     start("--secure")
 
 
+def test_password_of_the_brokers_user_can_be_changed(start: Callable[..., Machine]) -> None:
+    machine = start("--brokers", "2", "--secure")
+    secure = machine.folder / "secure"
+    words = [*BARNABAS, "users", "add", "broker", "--password-file", "-"]
+    login = ["--config", str(secure / "admin.properties")]
+    subprocess.run([*words, *login], input=b"wonderland\n", check=True, capture_output=True, timeout=PATIENCE)
+    assert machine.end()[0] == 0
+    settings = secure / "server.properties"
+    advice = f"if you have changed the brokers' password, write it into sasl.jaas.config in {settings}"
+    assert advice in refused(machine.folder, "--secure")
+    settings.write_text(re.sub('password="[^"]*"', 'password="wonderland"', settings.read_text()))
+    again = start("--secure")
+    create = [*BARNABAS, "topics", "create", "orders", "--partitions", "2", "--command-config", login[1]]
+    assert subprocess.run(create, capture_output=True, timeout=PATIENCE).returncode == 0
+    assert again.end()[0] == 0
+
+
 def test_top_shows_the_brokers_as_one_cluster_whichever_it_asks(start: Callable[..., Machine]) -> None:
     machine = start("--brokers", "2")
     Admin(machine.servers).create_topic("orders", 4)
