@@ -164,6 +164,16 @@ def test_kafka_python_makes_describes_configures_and_deletes_a_topic(barnabas_br
         admin.close()
 
 
+def test_kafka_python_knows_all_apis_that_the_broker_lists(barnabas_broker):
+    from kafka.admin import KafkaAdminClient
+
+    admin = KafkaAdminClient(bootstrap_servers=barnabas_broker.bootstrap_servers)
+    try:
+        assert {"Produce", "Fetch"} <= {api.name for api in admin.api_versions()}
+    finally:
+        admin.close()
+
+
 def test_min_insync_replicas_is_one_value_of_the_cluster_which_outlives_what_a_broker_is_started_with(
     tmp_path, name
 ):

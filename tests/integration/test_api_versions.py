@@ -7,6 +7,7 @@ import pytest
 from barnabas.base.errors import ErrorCode
 from barnabas.kafka.protocol.framing import RequestHeader, parse_response
 from barnabas.kafka.protocol.messages.api_versions import ApiVersionsRequest
+from barnabas.kafka.protocol.messages.describe_share_partitions import DescribeSharePartitionsRequest
 from barnabas.kafka.protocol.messages.get_replica_log_info import GetReplicaLogInfoRequest
 
 
@@ -84,3 +85,10 @@ def test_only_brokers_of_barnabas_see_the_api_whose_key_kafka_has_given_to_anoth
     assert asked not in advertised(wire(request()))
     assert asked not in advertised(wire(request(), 2))
     assert advertised(wire(request(client_software_name="barnabas")))[asked] == (0, 0)
+
+
+def test_clients_with_another_name_do_not_see_the_api_that_only_barnabas_has(wire):
+    asked = DescribeSharePartitionsRequest.api_key
+    assert asked not in advertised(wire(request()))
+    assert advertised(wire(request(client_software_name="barnabas")))[asked] == (1, 1)
+    assert advertised(wire(request(), 0))[asked] == (1, 1)  # our own client sends this version

@@ -4,6 +4,10 @@ The response lists the telemetry APIs (KIP-714) only while there is a client-met
 APIs of a feature only while the feature's level is above 0. It lists GetReplicaLogInfo only for brokers of
 Barnabas, because Apache Kafka 4.4 has another API with its key.
 
+DescribeSharePartitions has a key that Apache Kafka does not have, and `KafkaAdminClient.api_versions()` of
+kafka-python fails if the response lists such a key. So from v3 on, the response lists this API only for
+clients with the name of Barnabas. Connections of `barnabas.client.connection` send v0, without a name.
+
 A feature whose lowest level is 0 is listed from v4 on, because older clients do not expect a level of 0
 (KIP-1022).
 """
@@ -25,15 +29,19 @@ from barnabas.kafka.protocol.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
+from barnabas.kafka.protocol.messages.describe_share_partitions import DescribeSharePartitionsRequest
 from barnabas.kafka.protocol.messages.get_replica_log_info import GetReplicaLogInfoRequest
 from barnabas.kafka.protocol.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from barnabas.kafka.protocol.messages.push_telemetry import PushTelemetryRequest
 
+_NAMED_FROM = 3
 _LOWEST_ZERO_FROM = 4
 #: clients push no metrics if the broker does not advertise these APIs
 _TELEMETRY = {GetTelemetrySubscriptionsRequest.api_key, PushTelemetryRequest.api_key}
 #: its key is that of StreamsGroupTopologyDescriptionUpdate for clients of Apache Kafka 4.4
 _OF_BROKERS = {GetReplicaLogInfoRequest.api_key}
+#: its key is unknown to the clients of others
+_OF_BARNABAS = {DescribeSharePartitionsRequest.api_key}
 
 #: what a client's name and version may look like (KIP-511); they end up in logs and metrics
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
@@ -43,7 +51,7 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 def api_versions(
     view: BrokerView, served: ServedApis, context: RequestContext, request: ApiVersionsRequest
 ) -> ApiVersionsResponse:
-    if context.api_version >= 3:
+    if context.api_version >= _NAMED_FROM:
         name, version = request.client_software_name, request.client_software_version
         if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
@@ -54,6 +62,8 @@ def api_versions(
     hidden: set[int] = set() if image.client_metrics else _TELEMETRY
     if context.connection.client_software_name != SOFTWARE_NAME:
         hidden = hidden | _OF_BROKERS
+        if context.api_version >= _NAMED_FROM:
+            hidden |= _OF_BARNABAS
     return ApiVersionsResponse(
         api_keys=[served.api.advertised() for served in served.values() if served.api.key not in hidden],
         supported_features=[
