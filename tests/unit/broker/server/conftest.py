@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -130,6 +132,11 @@ class Client:
 
     def close(self) -> None:
         self.writer.close()
+
+
+def reset_when_closed(writer: asyncio.StreamWriter) -> None:
+    """Let the close of the connection send a reset, not the end of the stream."""
+    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 @pytest.fixture

@@ -39,6 +39,8 @@ MAX_HELD_BYTES = 1 << 20
 WORTH_IN_PLACE = 256 * 1024
 #: How long a connection that we close may take to read what was sent to it, in seconds.
 CLOSE_GRACE = 5.0
+#: longest time in seconds that a client which sends no more can wait for its replies
+HALF_CLOSED_SECONDS = 600.0
 
 _FAILED = "the broker failed to serve a request"
 
@@ -153,6 +155,8 @@ class ClientSession(asyncio.Protocol):
         self._held = 0
         self._write_paused = False
         self._closing = False
+        #: whether the client has ended its direction, and waits for its replies
+        self._is_half_closed = False
         self._is_admitted = False
         #: ends the connection, whether it speaks TLS already or not
         self._give_up: Callable[[], object]
@@ -161,7 +165,7 @@ class ClientSession(asyncio.Protocol):
         self._idle_timer: asyncio.TimerHandle | None = None
         #: ends the time in which the client is muted
         self._unmuting: asyncio.TimerHandle | None = None
-        #: ends a connection that we have closed
+        #: ends a connection that we have closed, or that is half-closed
         self._aborting: asyncio.TimerHandle | None = None
         #: functions to call when the connection has closed; None once it has
         self._on_closed: list[Callable[[], None]] | None = []
@@ -260,6 +264,24 @@ class ClientSession(asyncio.Protocol):
             if len(frames) > 1:  # a synchronous client's requests come alone: they skip the call
                 self._outbox.uncork()
 
+    def eof_received(self) -> bool:
+        """Return whether to keep the connection, because the client still waits for replies.
+
+        A client can end its sending and read on. As in Apache Kafka, the broker first answers all requests
+        that it has received, and then closes the connection. This takes at most ``connections.max.idle.ms``,
+        and at most `HALF_CLOSED_SECONDS`. The transport of a TLS connection cannot stay open.
+        """
+        is_tls = self._receiver is not None
+        if self._closing or is_tls or self._is_answered():
+            return False
+        self._is_half_closed = True
+        self._frames.clear()  # the rest of an incomplete request never comes
+        self._transport.set_protocol(self)
+        idle_ms = self._host.config.connections_max_idle_ms
+        limit = min(idle_ms / 1000, HALF_CLOSED_SECONDS) if idle_ms >= 0 else HALF_CLOSED_SECONDS
+        self._aborting = self._loop.call_later(limit, self._transport.abort)
+        return True
+
     def pause_writing(self) -> None:
         self._write_paused = True
 
@@ -268,6 +290,7 @@ class ClientSession(asyncio.Protocol):
         self.last_active = self._loop.time()
         self._send()
         self._continue()
+        self._close_if_answered()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True
@@ -347,6 +370,8 @@ class ClientSession(asyncio.Protocol):
                 raise
             if not self._closing:
                 self._send_in_order(waiting, chunks)
+                if self._is_half_closed:
+                    self._loop.call_soon(self._close_if_answered)
                 if not isinstance(done, PromptFuture):
                     self._continue()
                 elif self._backlog:  # in another turn, because another request may have ended this one
@@ -382,6 +407,8 @@ class ClientSession(asyncio.Protocol):
         self._log_closing(reason, level)
         self._outbox.uncork()
         self._transport.close()
+        if self._aborting is not None:
+            self._aborting.cancel()
         self._aborting = self._loop.call_later(CLOSE_GRACE, self._transport.abort)
 
     def when_closed(self, callback: Callable[[], None]) -> None:
@@ -411,6 +438,16 @@ class ClientSession(asyncio.Protocol):
         self._give_up()
 
     # --- inside ---
+
+    def _is_answered(self) -> bool:
+        """Whether no received request waits, and the transport has all replies."""
+        return not (self._unanswered or self._backlog or self._outbox.waiting)
+
+    def _close_if_answered(self) -> None:
+        """Close a half-closed connection when the client has all of its replies."""
+        if self._is_half_closed and not self._closing and self._is_answered():
+            self._closing = True
+            self._transport.close()
 
     def _let_go(self) -> None:
         """Remove the references to objects that refer to this session.

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from tests.property.connections import connect
+from tests.unit.broker.server.conftest import reset_when_closed
 
 from barnabas.base.errors import ErrorCode, KafkaError, ProtocolError
 from barnabas.broker.awaitables import SecondPhase
@@ -456,6 +457,7 @@ def test_only_what_merely_waits_is_given_up_when_its_client_goes(run, cancels):
         client.send(client.heartbeat(1))
         await until(lambda: len(server.connections) == 1)
         await asyncio.sleep(0.01)
+        reset_when_closed(client.writer)
         client.close()
         await until(lambda: len(server.connections) == 0)
         assert waiting.cancelled() is cancels
