@@ -4,10 +4,6 @@ The response lists the telemetry APIs (KIP-714) only while there is a client-met
 APIs of a feature only while the feature's level is above 0. It lists GetReplicaLogInfo only for brokers of
 Barnabas, because Apache Kafka 4.4 has another API with its key.
 
-DescribeSharePartitions has a key that Apache Kafka does not have, and `KafkaAdminClient.api_versions()` of
-kafka-python fails if the response lists such a key. So from v3 on, the response lists this API only for
-clients with the name of Barnabas. Connections of `barnabas.client.connection` send v0, without a name.
-
 A feature whose lowest level is 0 is listed from v4 on, because older clients do not expect a level of 0
 (KIP-1022).
 """
@@ -40,7 +36,8 @@ _LOWEST_ZERO_FROM = 4
 _TELEMETRY = {GetTelemetrySubscriptionsRequest.api_key, PushTelemetryRequest.api_key}
 #: its key is that of StreamsGroupTopologyDescriptionUpdate for clients of Apache Kafka 4.4
 _OF_BROKERS = {GetReplicaLogInfoRequest.api_key}
-#: its key is unknown to the clients of others
+#: `KafkaAdminClient.api_versions()` of kafka-python fails if the response lists a key unknown to Kafka.
+#: Connections of `barnabas.client.connection` send v0, without a name (ADR 23)
 _OF_BARNABAS = {DescribeSharePartitionsRequest.api_key}
 
 #: what a client's name and version may look like (KIP-511); they end up in logs and metrics
