@@ -186,7 +186,7 @@ class Bench:
         log = self.log(RETAINED)
         target = self.chance.randint(log.log_start_offset, log.high_watermark)
         try:
-            await self.logs.store_log_starts(self.directory, [(log, target)])
+            await self.logs.checkpoints.store_log_starts(self.directory, [(log, target)])
             log.advance_log_start(target)
         except KafkaError as error:
             assert error.code is ErrorCode.KAFKA_STORAGE_ERROR

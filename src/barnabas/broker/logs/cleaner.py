@@ -260,15 +260,15 @@ class LogCleaner(Generic[P]):
         if log.topic_partition not in directory.cleaned_to:
             # Offsets that are missing in a log that this checkpoint does not name count as lost.
             self._note_clean(log, directory, cleaning, cleaning.start)
-        await self._logs.checkpoint_one(directory, LogDirectory.cleaned_checkpoint)
+        await self._logs.checkpoints.write(directory, LogDirectory.cleaned_checkpoint)
         # Recovery takes offsets that are missing after the recovery point for lost records. So the recovery
         # point on disk must be after all records that this cleaning leaves out.
-        await self._logs.checkpoint_one(directory, LogDirectory.recovery_point_checkpoint)
+        await self._logs.checkpoints.write(directory, LogDirectory.recovery_point_checkpoint)
         for group in cleaning.groups():
             cleaned = await self._in_thread(partial(cleaning.clean, group))
             await self._put_in_place(log, cleaning, cleaned, group)
         self._note_clean(log, directory, cleaning, cleaning.end)
-        await self._logs.checkpoint_one(directory, LogDirectory.cleaned_checkpoint)
+        await self._logs.checkpoints.write(directory, LogDirectory.cleaned_checkpoint)
 
     def _note_clean(
         self, log: PartitionLog, directory: LogDirectory, cleaning: Cleaning, end: Offset

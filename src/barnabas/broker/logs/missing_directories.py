@@ -23,8 +23,8 @@ How the start distinguishes them:
   counts only together with the marker of the stop that wrote it.
 - After a crash no list counts. Then a partition is lost, unless a present directory has an empty folder for
   it. The broker creates this folder before the first record.
-- If all directories of a broker in a cluster are new, every partition is lost. A lone broker has its metadata
-  in its log directories. So it has no partition then.
+- If all directories of a broker in a cluster are new, the same applies. A lone broker has its metadata in its
+  log directories. So it has no partition then.
 
 The broker forgets a missing directory when all logs that can be in it are *accounted for*:
 
@@ -114,11 +114,9 @@ class MissingDirectories:
             without_log: the partitions of this broker that have no log in a present directory.
             blank: the partitions for which a present directory has an empty folder.
         """
-        if self._are_all_lost:
-            return sorted(without_log)
-        if not self.ids:
+        if not self:
             return []
-        if self.unaccounted is None:
+        if self.unaccounted is None or self._are_all_lost:
             return sorted(without_log.keys() - blank)
         return sorted(
             topic_partition

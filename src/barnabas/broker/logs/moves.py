@@ -161,7 +161,7 @@ class LogMoves:
             _GivenUpError: the move cannot be completed.
             KafkaError, OSError: the move cannot be completed now; a later attempt may succeed.
         """
-        await self._logs.store_cleaned(target)
+        await self._logs.checkpoints.store_cleaned(target)
         pause = _FIRST_RETRY
         while target.failure is None and target.futures.get(topic_partition) is future:
             current = self._logs.get(topic_partition)
@@ -272,7 +272,7 @@ class LogMoves:
                 target.note_clean(topic_partition, cleaned_to)
             _follow(current, future)  # the start of the copy is the one that the checkpoint gets
             start = current.log_start_offset
-            await self._logs.write_checkpoints(target)
+            await self._logs.checkpoints.write_all(target)
             # From here on nothing waits until the switch.
             if (
                 current.closed

@@ -34,6 +34,7 @@ class Logs:
 
     def __init__(self, directory):
         self.directory = directory
+        self.checkpoints = self
 
     def directory_of(self, _):
         return self.directory
@@ -41,7 +42,7 @@ class Logs:
     def copy_of(self, _):
         return None
 
-    async def checkpoint_one(self, directory, of):
+    async def write(self, directory, of):
         of(directory).run()
 
     def run_later(self, task, _):

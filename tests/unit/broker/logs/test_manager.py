@@ -470,11 +470,11 @@ def test_stop_waits_for_a_write_whose_waiters_have_gone(play):
 
     async def scenario(bench):
         pool = VirtualThreads(random.Random(1)).pool("disk", 2)
-        bench.logs._disk = pool
+        bench.logs._disk = bench.logs.checkpoints._disk = pool
         log = bench.create("t", records=5)
         log.flush()
         cutting = asyncio.ensure_future(bench.logs.prepare_truncation(log, 2))
-        while not bench.logs._shared_writes:
+        while not bench.logs.checkpoints._shared_writes:
             await asyncio.sleep(0.00001)
         cutting.cancel()
         await bench.logs.stop()
@@ -490,7 +490,7 @@ def test_a_stop_waits_for_a_checkpoint_whose_job_was_cancelled():
 
     async def scenario():
         bench = Bench("/a")
-        bench.logs._disk = pool = ThreadPool("disk", 2)
+        bench.logs._disk = bench.logs.checkpoints._disk = pool = ThreadPool("disk", 2)
         bench.create("t", records=5)
 
         def hold(operation, path):

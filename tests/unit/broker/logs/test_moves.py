@@ -205,7 +205,7 @@ def test_what_is_appended_and_cut_off_meanwhile_is_in_the_copy_or_not(play):
 def test_a_log_start_within_the_copied_part_stays(play):
     async def scenario(bench):
         bench.create(20)
-        await bench.logs.store_log_starts(bench.logs.directory_of(T0), [(bench.log, 13)])
+        await bench.logs.checkpoints.store_log_starts(bench.logs.directory_of(T0), [(bench.log, 13)])
         bench.log.advance_log_start(13)
         bench.moves.begin(T0, "/b")
         await bench.moved()
@@ -226,7 +226,7 @@ def test_a_log_start_that_advances_at_the_end_of_the_copying_stays(play):
         async def fsync_and_delete(future):
             await fsync(future)
             if bench.log.is_held and bench.place == "/a" and bench.log.log_start_offset < 13:
-                await bench.logs.store_log_starts(bench.logs.directory_of(T0), [(bench.log, 13)])
+                await bench.logs.checkpoints.store_log_starts(bench.logs.directory_of(T0), [(bench.log, 13)])
                 bench.log.advance_log_start(13)
 
         bench.moves._fsync = fsync_and_delete
@@ -251,7 +251,7 @@ def test_deleted_records_do_not_come_back_with_the_old_files_of_a_moved_log(play
         )
         bench.moves.begin(T0, "/b")
         await bench.moved()
-        await bench.logs.store_log_starts(bench.logs.directory_of(T0), [(bench.log, start)])
+        await bench.logs.checkpoints.store_log_starts(bench.logs.directory_of(T0), [(bench.log, start)])
         bench.log.advance_log_start(start)
         await bench.stop()
         bench.disk.refuse = None
@@ -281,14 +281,14 @@ def test_a_replaced_move_does_not_end_the_hold_of_the_move_that_replaces_it(play
     async def scenario(bench):
         gates = {path: asyncio.Event() for path in ("/b", "/c")}
         entered = []
-        write = bench.logs.write_checkpoints
+        write = bench.logs.checkpoints.write_all
 
         async def write_late(directory):
             entered.append(directory.path)
             await gates[directory.path].wait()
             await write(directory)
 
-        bench.logs.write_checkpoints = write_late
+        bench.logs.checkpoints.write_all = write_late
         bench.create(20)
         expected = bench.values()
         bench.moves.begin(T0, "/b")
@@ -545,7 +545,7 @@ def test_a_damaged_copy_begins_again_at_a_whole_batch(play):
             records = [Record(None, b"v", bench.clock.now_ms()) for _ in range(6)]
             bench.log.append_as_leader(encode_batch(records), 0)
         bench.log.advance_high_watermark(60)
-        await bench.logs.store_log_starts(bench.logs.directory_of(T0), [(bench.log, 4)])
+        await bench.logs.checkpoints.store_log_starts(bench.logs.directory_of(T0), [(bench.log, 4)])
         bench.log.advance_log_start(4)
         bench.moves.begin(T0, "/b")
         await asyncio.sleep(0.5)
@@ -1315,8 +1315,8 @@ def test_a_segment_that_a_crash_took_from_a_copy_is_no_hole_of_the_compaction_of
         bench.moves.begin(T0, "/b")
         future = target.futures[T0]
         await bench.until(lambda: len(future.files.segments) > 5)
-        await bench.logs.write_checkpoints(source)
-        await bench.logs.write_checkpoints(target)
+        await bench.logs.checkpoints.write_all(source)
+        await bench.logs.checkpoints.write_all(target)
         await bench.moves.stop()
         bench.disk.process_ended()
         path = future.files.path

@@ -88,7 +88,7 @@ async def _delete(logs: LogManager, directory: LogDirectory | None, deletions: l
         if directory is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         starts = [(deletion.partition.log, deletion.start) for deletion in deletions]
-        await logs.store_log_starts(directory, starts)
+        await logs.checkpoints.store_log_starts(directory, starts)
     except KafkaError as error:
         failure = error
     for partition, epoch, start, result in deletions:

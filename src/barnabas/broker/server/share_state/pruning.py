@@ -25,6 +25,6 @@ async def delete_before(
     log.check_log_start(start)
     if start <= log.log_start_offset:
         return
-    await logs.store_log_starts(logs.directory_of(partition), [(log, start)])
+    await logs.checkpoints.store_log_starts(logs.directory_of(partition), [(log, start)])
     replica.check_leader(epoch)
     log.advance_log_start(start)
