@@ -396,11 +396,10 @@ class LogFiles:
             self.is_cut = self._names_changed = True
 
     def start_over(self, offset: Offset, config: TopicConfig, *, sync: bool = True) -> None:
-        """Remove all files. The log continues empty at `offset`.
+        """Remove all files. The log continues empty at `offset`. Call `begin` first.
 
         Without `sync`, the next flush makes the change durable.
         """
-        self.begin()
         self.cancel_swap()
         self._truncation_epoch += 1
         self.are_checksums_due = self.has_checksums

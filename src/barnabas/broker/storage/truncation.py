@@ -253,7 +253,8 @@ def truncate_fully_and_start_at(log: PartitionLog, offset: Offset, *, sync: bool
     Raises:
         KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline.
     """
-    with log.guarded():
+    with log.guarded() as files:
+        files.begin()  # a full disk may refuse that
         _announce(log, min(offset, log.log_start_offset))
     try:
         log.files.start_over(offset, log.config, sync=sync)

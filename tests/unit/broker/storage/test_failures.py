@@ -16,7 +16,7 @@ from barnabas.broker.config import TopicConfig
 from barnabas.broker.logs import LogDirectory
 from barnabas.broker.storage import OpenFiles
 from barnabas.broker.storage.retention import delete_old_segments
-from barnabas.broker.storage.truncation import truncate_to
+from barnabas.broker.storage.truncation import truncate_fully_and_start_at, truncate_to
 from barnabas.kafka.records import Record, all_records, encode_batch
 
 NOW = 1_700_000_000_000
@@ -287,6 +287,18 @@ def test_on_a_full_disk_retention_drops_all_but_the_active_segment(bench):
     bench.disk.space = 0
     delete_old_segments(bench.log, bench.clock.now_ms()).run()
     assert bench.log.log_start_offset == 4 and not bench.log.is_offline
+
+
+def test_a_new_log_that_cannot_start_later_on_a_full_disk_starts_there_when_there_is_space(bench, refused):
+    """A new follower does so if its leader's log does not start at offset 0."""
+    bench.disk.space = 0
+    with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+        truncate_fully_and_start_at(bench.log, 100, sync=False)
+    assert not bench.log.is_offline
+    bench.disk.mend()
+    truncate_fully_and_start_at(bench.log, 100, sync=False)
+    assert bench.log.log_end_offset == 100
+    assert bench.append(Record(b"k", b"v", NOW)).base_offset == 100
 
 
 def test_no_later_batch_of_a_new_producer_takes_the_place_of_one_that_found_the_disk_full(bench, refused):
