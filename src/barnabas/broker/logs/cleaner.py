@@ -23,7 +23,7 @@ from barnabas.broker.logs import LogDirectory
 from barnabas.broker.logs.manager import LogManager
 from barnabas.broker.storage import Cleaning, CleaningCancelled, Dirtiness, PartitionLog, Throttle, dirtiness
 from barnabas.broker.storage.dirtiness import roll_overdue
-from barnabas.broker.storage.harm import Harm, harm_of
+from barnabas.broker.storage.harm import Harm, harm_of, may_pass
 from barnabas.broker.storage.segment import LogSegment
 from barnabas.broker.view import BrokerView
 
@@ -49,6 +49,8 @@ P = TypeVar("P", bound=Compactable)
 _DAY_MS = 86_400_000
 #: longest time between attempts to clean a log that keep failing: its damaged segment may have gone
 _MAX_WAIT_MS = 3_600_000
+#: the same after a failure for lack of space, memory or open files, which a user can end at any time
+_MAX_PASSING_WAIT_MS = 300_000
 #: how many logs are checked in one turn of the event loop
 _LOGS_A_TURN = 100
 
@@ -328,7 +330,9 @@ class LogCleaner(Generic[P]):
         before = self._setbacks.get(name)
         failures = before.failures + 1 if before is not None and before.log is log else 1
         backoff_ms = max(self._view.config.log_cleaner_backoff_ms, 1)
-        wait_ms = min(backoff_ms * 2 ** min(failures, 20), _MAX_WAIT_MS)
+        is_passing = may_pass(error) or may_pass(error.__cause__)
+        longest_ms = _MAX_PASSING_WAIT_MS if is_passing else _MAX_WAIT_MS
+        wait_ms = min(backoff_ms * 2 ** min(failures, 20), longest_ms)
         self._setbacks[name] = CleaningFailure(log, error, failures, self._clock.now_ms(), wait_ms)
         is_bug = not isinstance(error, KafkaError | OSError)
         logger.error(

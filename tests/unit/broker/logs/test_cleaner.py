@@ -245,6 +245,24 @@ def test_a_cleaning_that_failed_is_tried_again_later_and_later(bench):
     assert tries == [0, 1, 2, 2, 3, 3, 3]
 
 
+@pytest.mark.parametrize(("number", "longest_ms"), [(errno.ENOSPC, 300_000), (errno.EINVAL, 3_600_000)])
+def test_a_cleaning_that_found_the_disk_full_is_tried_again_soon_after_there_is_space(
+    bench, number, longest_ms
+):
+    log = bench.make("bad", 9)
+    bench.disk.refuse = refuse(OSError(number, "no"), "write", path="bad-0")
+    waits = []
+
+    def after(_number):
+        if setback := bench.cleaner._setbacks.get(log.topic_partition):
+            waits.append(setback.wait_ms)
+            bench.clock.advance(setback.wait_ms)
+
+    bench.clean(rounds=12, before_each=after)
+    assert len(waits) == 11
+    assert waits == sorted(waits) and waits[-1] == longest_ms
+
+
 @pytest.mark.parametrize("failing", range(24))
 def test_a_swap_that_an_error_interrupts_is_completed_or_undone(bench, failing):
     log = bench.make("a", 9)
