@@ -45,6 +45,20 @@ async def await_rest(stage: Stage, cluster: SimulatedCluster) -> bool:
     )
 
 
+async def await_moves(stage: Stage, cluster: SimulatedCluster) -> bool:
+    """Wait until no log moves between folders. Report a violation if this takes too long."""
+    return await _await(
+        stage,
+        "no-rest",
+        lambda: [
+            f"{name} of broker {number} still moves to {directory.path}"
+            for number, broker in cluster.running.items()
+            for directory in broker.logs.directories
+            for name in directory.futures
+        ],
+    )
+
+
 async def _await(stage: Stage, kind: str, wrong: Callable[[], list[str]]) -> bool:
     deadline = asyncio.get_running_loop().time() + _PATIENCE
     while found := wrong():

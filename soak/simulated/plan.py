@@ -11,6 +11,7 @@ from soak.plan import SETTINGS, SHARE
 from soak.roles.common import Task
 from soak.simulated.admins import Keep, Recycle, Tinker
 from soak.simulated.client import Client
+from soak.simulated.log_dirs import MoveLogs
 from soak.simulated.movers import Move
 from soak.simulated.readers import Consume, Transform, Watch
 from soak.simulated.rude import Rude
@@ -41,8 +42,10 @@ PARTITIONS = {
     LETTERS: 2,
 }
 
-#: moves partitions while there are faults
-MOVER = "move"
+#: move partitions between brokers, and logs between folders, while there are faults
+MOVER, LOG_MOVER = "move", "move-logs"
+#: the part of the seeds with a client that moves logs between folders
+_MOVING_LOGS = 0.25
 #: copies on its own, in no group, and begins again at brokers that are cut off
 COPY = "copy"
 #: the ``min.insync.replicas`` of all topics in a cluster
@@ -251,6 +254,10 @@ def slots(seed: int, random: Random, brokers: int, *, has_mover: bool = False) -
     if brokers > 1 and (often() or has_mover):
         what = task(MOVER, pause=0.5 if has_mover else 1.5)
         yield Slot(what, _plain(Move, what))
+    # A source of its own, so that the other seeds stay what they were.
+    if Random(f"{seed} {LOG_MOVER}").random() < _MOVING_LOGS:
+        what = task(LOG_MOVER, pause=0.7)
+        yield Slot(what, _plain(MoveLogs, what))
 
 
 def _plain(kind: Callable[[Stage, Task, int], Client], task: Task) -> Make:

@@ -21,12 +21,12 @@ from soak.simulated.calm import pass_calm
 from soak.simulated.cast import Cast
 from soak.simulated.cluster import SimulatedCluster
 from soak.simulated.cluster_bugs import CLUSTER_BUGS
-from soak.simulated.convergence import await_rest, await_whole
+from soak.simulated.convergence import await_moves, await_rest, await_whole
 from soak.simulated.faults import Nemesis
 from soak.simulated.invariants import Invariants
 from soak.simulated.isolating import Isolating
 from soak.simulated.joining import Joining
-from soak.simulated.plan import MOVER, PARTITIONS, TOPICS, Slot, slots
+from soak.simulated.plan import LOG_MOVER, MOVER, PARTITIONS, TOPICS, Slot, slots
 from soak.simulated.replicas import Replicas
 from soak.simulated.share_bugs import SHARE_BUGS, SHARE_CLUSTER_BUGS
 from soak.simulated.stage import RECYCLED, Stage, Trace
@@ -176,7 +176,7 @@ async def _run(
         nemesis.start()
         await asyncio.sleep(storm)
         await nemesis.calm()
-        await cast.stop(name for name in cast.slots if name == MOVER)
+        await cast.stop(name for name in cast.slots if name in (MOVER, LOG_MOVER))
         survey.recorder.note("calm")
         trace.note("calm")
         stage.has_faults = False
@@ -187,6 +187,7 @@ async def _run(
         await _end(survey, cast)
         if brokers > 1:
             await await_rest(stage, cluster)
+        await await_moves(stage, cluster)
         await invariants.stop()
         stage.has_faults = True
         for broker in cluster.brokers.values():
