@@ -53,6 +53,10 @@ class _Data:
         self.durable = bytes(survived)
         self.doomed = self.is_cached = False
 
+    def sync_all(self) -> None:
+        if not self.doomed:
+            self.durable = bytes(self.current)
+
     def grow_cold(self) -> None:
         self.is_cached = False
 
@@ -75,6 +79,11 @@ class _Folder:
     def sync(self) -> None:
         self.durable = dict(self.current)
         self.unsynced.clear()
+
+    def sync_all(self) -> None:
+        self.sync()
+        for node in self.current.values():
+            node.sync_all()
 
     def grow_cold(self) -> None:
         for node in self.current.values():
@@ -135,6 +144,21 @@ class FaultyDisk:
         self.open_files = 0
         self._root = _Folder()
         self._locked: set[str] = set()
+        #: the contents of folders whose disks are not mounted
+        self._unmounted: dict[str, _Node] = {}
+
+    def unmount(self, path: str) -> None:
+        """Put an empty folder in the place of a folder without open files. First fsync all files in it."""
+        folder, name = self._parent(path)
+        node = folder.current[name]
+        node.sync_all()
+        self._unmounted[path] = node
+        folder.current[name] = folder.durable[name] = _Folder()
+
+    def mount(self, path: str) -> None:
+        """Undo `unmount`. The disk drops all that was written to the empty folder."""
+        folder, name = self._parent(path)
+        folder.current[name] = folder.durable[name] = self._unmounted.pop(path)
 
     def crash(self, chance: random.Random) -> None:
         """Simulate a power cut: lose unsynced data at random, and close all files and locks."""

@@ -75,7 +75,7 @@ class SimulatedBroker:
         self.id = broker_id
         self.name = host_of(broker_id)
         self._stage = stage
-        self._config = BrokerConfig.from_text(settings)
+        self._settings = settings
         self._ensemble = ensemble
         self._chance = stage.random(f"{self.name}'s disk")
         self._numbers = itertools.count(1)
@@ -93,6 +93,9 @@ class SimulatedBroker:
         self.usual_delay = self._blocking_seconds = self._chance.choice(_BLOCKING)
         #: changes of the disk until the broker is killed in the middle of one; whether the power goes, too
         self._fuse: tuple[int, bool, str] | None = None
+        #: the folder that is not in the settings, or whose disk is not mounted
+        self._missing: str | None = None
+        self._unmounted: str | None = None
         #: it has begun with logs that it could not open, and opens them at its next start
         self.needs_restart = False
         #: an fsync has failed, so only a cut of power shows what the disk has
@@ -171,7 +174,8 @@ class SimulatedBroker:
     async def _begin(
         self, process: VirtualProcess, environment: Environment, began: asyncio.Future[Broker | None]
     ) -> None:
-        broker = Broker(self._config, environment)
+        folders = ",".join(folder for folder in FOLDERS if folder != self._missing)
+        broker = Broker(BrokerConfig.from_text(self._settings | {"log.dirs": folders}), environment)
         try:
             await broker.start()
         except (BarnabasError, OSError) as error:
@@ -273,6 +277,33 @@ class SimulatedBroker:
             self.disk.make_directory(folder)
         self.disk.sync_directory("/")  # else a power cut can bring the lost disk back
         return True
+
+    @property
+    def lacks_folder(self) -> bool:
+        return self._missing is not None or self._unmounted is not None
+
+    def take_folder(self, folder: str, *, is_mount: bool) -> bool:
+        """Take a folder from a broker that does not run. Return False if that is not possible.
+
+        Args:
+            is_mount: the folder stays in the settings, and is empty. If not, the settings do not name it.
+        """
+        if self._process is not None or self.has_disk_fault or self.lacks_folder:
+            return False
+        self._stage.trace.note(f"{self.name} lacks {folder} {is_mount}")
+        if is_mount:
+            self._unmounted = folder
+            self.disk.unmount(folder)
+        else:
+            self._missing = folder
+        return True
+
+    def bring_back_folder(self) -> None:
+        """Give a broker that does not run its folder back. Do nothing if it has all folders."""
+        self._stage.trace.note(f"{self.name} has all folders")
+        if self._unmounted is not None:
+            self.disk.mount(self._unmounted)
+        self._missing = self._unmounted = None
 
     async def elect_uncleanly(self, names: Collection[TopicPartition]) -> None:
         """Elect leaders uncleanly, as an operator does who knows that no record is lost. This broker is the

@@ -56,6 +56,11 @@ class BrokerFaults:
         return found
 
     @property
+    def of_folders(self) -> list[Fault]:
+        """Return the faults of a broker whose logs move between folders."""
+        return [self._kill_at_switch, self._unmount]
+
+    @property
     def of_several(self) -> list[Fault]:
         """Return the faults of several brokers at a time."""
         return [self._kill_several, self._kill_all, self._rolling_restart]
@@ -66,6 +71,8 @@ class BrokerFaults:
         for broker in self._cluster.brokers.values():
             had_bad_folder = broker.bad_folder is not None
             broker.mend()
+            if broker.lacks_folder:
+                self._bring_back_folder(broker)
             if had_bad_folder or broker.needs_power_cut:
                 broker.kill(power=self._cluster.durable)
             elif broker.needs_restart or broker.has_offline_log:
@@ -84,6 +91,12 @@ class BrokerFaults:
 
     async def _kill_at_roll(self, random: Random) -> None:
         await self._with_one(random, self._kill_one_at_roll)
+
+    async def _kill_at_switch(self, random: Random) -> None:
+        await self._with_one(random, self._kill_one_at_switch)
+
+    async def _unmount(self, random: Random) -> None:
+        await self._with_one(random, self._unmount_one)
 
     async def _clean_restart(self, random: Random) -> None:
         await self._with_one(random, self._restart_one)
@@ -112,8 +125,9 @@ class BrokerFaults:
         await self._with_one(random, self._lose_replica_of_one)
 
     async def _strike_at_letter(self, random: Random) -> None:
-        """Kill or pause a leader when a dead letter is in the log, and its record is not archived yet: the
-        leader of the record's partition, or of the dead-letter queue.
+        """Kill or pause a leader when a dead letter is in the log, and its record is not archived yet.
+
+        This is the leader of the record's partition, or of the dead-letter queue.
         """
         involved = await self.await_letter()
         if involved:
@@ -171,6 +185,40 @@ class BrokerFaults:
         await asyncio.sleep(random.uniform(1.0, 3.0))
         broker.slow_down(broker.usual_delay)
         await self._come_back(broker, random)
+
+    async def _kill_one_at_switch(self, broker: SimulatedBroker, random: Random) -> None:
+        """Kill a broker when a log switches to its copy in another folder, or soon after that."""
+        power = self._loses_power(broker, random)
+        broker.light_fuse(random.randrange(20), power=power, behind="-future")
+        await asyncio.sleep(random.uniform(1.0, 4.0))
+        await self._come_back(broker, random)
+
+    async def _unmount_one(self, broker: SimulatedBroker, random: Random) -> None:
+        """Start a broker without one of its folders, and later with it again.
+
+        The settings do not name the folder, or its disk is not mounted: the folder is empty. A single broker
+        never has an empty folder. It could not serve again what it has written there.
+        """
+        folder, is_mount = random.choice(FOLDERS), random.random() < 0.5
+        if random.random() < 0.5:
+            await broker.stop()
+        broker.kill(power=False)
+        is_alone = len(self._cluster) == 1
+        if (is_alone or self._cluster.may_lose_disk(broker)) and broker.take_folder(
+            folder, is_mount=is_mount and not is_alone
+        ):
+            if not is_alone:
+                self._cluster.lost(broker)
+            await self._come_back(broker, random)
+            await asyncio.sleep(random.uniform(0.2, 3.0))
+            if random.random() < 0.5:
+                await broker.stop()
+            self._bring_back_folder(broker)
+        await self._come_back(broker, random)
+
+    def _bring_back_folder(self, broker: SimulatedBroker) -> None:
+        broker.kill(power=False)
+        broker.bring_back_folder()
 
     async def _restart_one(self, broker: SimulatedBroker, random: Random) -> None:
         await broker.stop()

@@ -272,3 +272,27 @@ def _reads_skip_a_batch() -> Iterator[None]:
 
     with replaced((log, "read_batches", skipping)):
         yield
+
+
+@_bug("copy-not-fsynced", "a log that moves to another folder gets a copy that is not fsynced")
+def _copy_not_fsynced() -> Iterator[None]:
+    sync = LogFile.sync
+
+    def skipping(self: LogFile) -> None:
+        if "-future/" not in self.path:
+            sync(self)
+
+    with replaced((LogFile, "sync", skipping)):
+        yield
+
+
+@_bug("copy-start-not-stored", "a log that has moved to another folder has no log start there at first")
+def _copy_start_not_stored() -> Iterator[None]:
+    checkpoint = LogDirectory.log_start_checkpoint
+
+    def without_copies(self: LogDirectory) -> CheckpointWrite:
+        with replaced((LogDirectory, "_all_logs", property(lambda self: self.logs))):
+            return checkpoint(self)
+
+    with replaced((LogDirectory, "log_start_checkpoint", without_copies)):
+        yield

@@ -15,7 +15,7 @@ from soak.simulated.broker_faults import BrokerFaults
 from soak.simulated.cast import Cast
 from soak.simulated.cluster import SimulatedCluster
 from soak.simulated.ensemble_faults import EnsembleFaults
-from soak.simulated.plan import COPY, SESSION_TIMEOUT
+from soak.simulated.plan import COPY, LOG_MOVER, SESSION_TIMEOUT
 from soak.simulated.stage import Stage, host_of
 from soak.simulated.unsettled import UnsettledProposals
 from soak.simulated.workers import Work
@@ -51,6 +51,8 @@ class Nemesis:
             "network": (3.0, [self._cut, self._slow, self._reset, self._lose_answers]),
             "client": (3.0, [self._pause, self._replace, self._zombie]),
         }
+        if LOG_MOVER in self._cast.slots:
+            kinds["folders"] = (4.0, self._of_brokers.of_folders)
         ensemble = self._cluster.ensemble
         if ensemble is not None:
             # One broker after the other, and sometimes several at a time.

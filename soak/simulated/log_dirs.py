@@ -18,7 +18,7 @@ from barnabas.kafka.protocol.messages.incremental_alter_configs import (
 )
 from barnabas.kafka.protocol.messages.metadata import MetadataRequest
 from soak.simulated.client import Client, Place, is_retriable, name_of
-from soak.simulated.stage import FOLDERS
+from soak.simulated.stage import FOLDERS, SHRINKING
 
 _BROKER = 4
 _SET, _DELETE = 0, 1
@@ -38,10 +38,10 @@ _UNTIMELY = frozenset(
 
 
 class MoveLogs(Client):
-    """Moves replicas between the log directories of a broker (KIP-113), and cancels moves by sending logs back.
+    """Moves replicas between the log directories of a broker (KIP-113), and cancels some moves by moving the
+    logs back.
 
-    It changes the rate of the moves, so that many moves last for seconds, while appends, truncations,
-    deletions and compactions go on. At its end, it lifts the limit.
+    It changes the rate of the moves, so that many moves last for seconds. At its end, it lifts the limit.
     """
 
     role = "move-logs"
@@ -65,6 +65,8 @@ class MoveLogs(Client):
     async def _move(self, broker: int) -> None:
         """Move some replicas of a broker, or all of them, to one of its folders."""
         held = await self._held_by(broker)
+        if self.random.random() < 0.4:  # deletion and compaction are where a move is most difficult
+            held = [place for place in held if place[0] in SHRINKING]
         count = len(held) if self.random.random() < 0.2 else self.random.randint(1, 6)
         topics: dict[str, list[int]] = {}
         for topic, number in self.random.sample(held, min(count, len(held))):
@@ -87,7 +89,7 @@ class MoveLogs(Client):
         )
 
     async def _set_rate(self, broker: int, rate: int | None) -> int:
-        """Limit the moves of a broker to `rate` bytes a second; None ends the limit. Return the error code."""
+        """Limit the moves of a broker to `rate` bytes a second; None means no limit. Return the code."""
         config = AlterableConfig(
             name=_RATE, config_operation=_DELETE if rate is None else _SET, value=str(rate or "")
         )
