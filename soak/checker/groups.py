@@ -7,15 +7,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from soak.checker.findings import Finding
-from soak.checker.model import NEVER, READ_UNCOMMITTED, Commit, History, Outcome, Place, Session
+from soak.checker.model import (
+    NEVER,
+    NOTHING_COMMITTED,
+    READ_UNCOMMITTED,
+    Commit,
+    History,
+    Outcome,
+    Place,
+    Session,
+)
 from soak.checker.writes import must_be_received, named
 
 #: how long a producer must have lived in the calm for its idleness to count, in nanoseconds
 GRACE = 10_000_000_000
 #: the roles of clients that get acknowledgements
 PRODUCERS = ("produce", "transact")
-#: the group's offset when it has none: members begin at the log's start
-NOTHING_COMMITTED = 0
 
 
 def check(history: History) -> Iterator[Finding]:

@@ -21,6 +21,10 @@ READ_UNCOMMITTED = "read_uncommitted"
 NEVER = 2**63
 
 
+#: the offset of a group that has none: members begin at the log's start
+NOTHING_COMMITTED = 0
+
+
 class Outcome(Enum):
     OK = "ok"
     #: it certainly did not happen
@@ -311,6 +315,8 @@ class _Reader:
         self._transactions: dict[int, Transaction] = {}
         self._sessions: dict[Place, Session] = {}
         self._commits: dict[int, list[Commit]] = {}
+        #: of the latest deletion of a group's offsets
+        self._forgotten: list[Commit] = []
         self._deletions: dict[int, list[Deletion]] = {}
         self._creation = Creation("", NEVER)
         self._removal = Removal("", NEVER)
@@ -418,6 +424,21 @@ class _Reader:
         if event["ok"]:
             for commit in self._commits[event["number"]]:
                 commit.known, commit.finished = Outcome.OK, event["at"]
+
+    def _forget(self, event: Event) -> None:
+        """Read a deletion of offsets, or of the group with its offsets: like a commit of offset 0."""
+        self._forgotten = [
+            Commit(self._who, (topic, number), NOTHING_COMMITTED, event["at"])
+            for topic, count in event["topics"].items()
+            for number in range(count)
+        ]
+        for commit in self._forgotten:
+            self._add(self._who.group, commit)
+
+    def _forgot(self, event: Event) -> None:
+        for commit in self._forgotten:
+            commit.known = Outcome.OK if event["ok"] else Outcome.FAILED
+            commit.finished = event["at"]
 
     def _fault(self, event: Event) -> None:
         self._history.faults.append(event)

@@ -18,8 +18,11 @@ from soak.checker.deliveries import (
     Verdict,
 )
 from soak.checker.findings import Finding
-from soak.checker.model import History, Place, Read, Session
+from soak.checker.model import History, Outcome, Place, Read, Session
 from soak.checker.writes import must_be_received, named
+
+#: nanoseconds for which a leader can continue with the state of a deleted group
+_AFTER_DELETION = 10_000_000_000
 
 
 def check(history: History) -> Iterator[Finding]:
@@ -32,7 +35,7 @@ def check(history: History) -> Iterator[Finding]:
         if log is not None:
             yield from _acknowledged(history, what, ordered, settings, is_deleted=offset not in log.records)
         yield from _locked(history, what, ordered, settings)
-        yield from _counts(what, ordered, settings)
+        yield from _counts(history, what, ordered, settings)
     for group, offsets in shares.start_offsets.items():
         for place, start in offsets.items():
             yield from _unfinished(history, group, place, start)
@@ -70,7 +73,7 @@ def _acknowledged(
             history, delivery.request.process.group, others, settings.limit, before=verdict.answered
         )
         for other in others:
-            if other.lease is None or other.asked <= delivery.at:
+            if other.lease is None or other.asked <= delivery.at or _begins_anew(history, delivery, other):
                 continue
             if verdict.kind in FINAL and other.asked > verdict.answered:
                 yield Finding(
@@ -95,7 +98,12 @@ def _locked(
             continue
         end = _certain_end(history, delivery, settings.lock)
         for other in deliveries:
-            if other.lease == delivery.lease and delivery.at < other.asked and other.at < end:
+            if (
+                other.lease == delivery.lease
+                and delivery.at < other.asked
+                and other.at < end
+                and not _begins_anew(history, delivery, other)
+            ):
                 yield Finding(
                     "locked-twice",
                     f"{what} went to {_member(other)} while {_member(delivery)} had it",
@@ -116,7 +124,9 @@ def _certain_end(history: History, delivery: Delivery, lock: int) -> int:
     return min(end, max(each.at for each in requests if each.answered < NEVER))
 
 
-def _counts(what: str, deliveries: Sequence[Delivery], settings: ShareSettings) -> Iterator[Finding]:
+def _counts(
+    history: History, what: str, deliveries: Sequence[Delivery], settings: ShareSettings
+) -> Iterator[Finding]:
     """Yield a finding if a delivery count falls while one broker leads, or below a stored count."""
     for delivery in deliveries:
         if delivery.count > settings.limit:
@@ -129,7 +139,7 @@ def _counts(what: str, deliveries: Sequence[Delivery], settings: ShareSettings) 
         if release is not None and release.kind != RELEASE:
             release = None
         for other in deliveries:
-            if other.lease is None or other.asked <= delivery.at:
+            if other.lease is None or other.asked <= delivery.at or _begins_anew(history, delivery, other):
                 continue
             is_stored = release is not None and other.asked > release.answered
             least = delivery.count + 1 if is_stored else delivery.count
@@ -158,14 +168,31 @@ def _unfinished(history: History, group: str, place: Place, start: int) -> Itera
                 "delivered": [(group, place, offset) in history.shares.deliveries for offset in left[:5]],
             },
         )
+    deletions = history.commits.get((group, place), ())
+    anew = max((each.at for each in deletions if each.outcome is Outcome.OK), default=-1)
     for offset in must_be_received(history, place, log, 0, start):
-        deliveries = history.shares.deliveries.get((group, place, offset), [])
+        known = history.shares.deliveries.get((group, place, offset), [])
+        deliveries = [each for each in known if each.at > anew]
         if not _may_be_finished(history, group, deliveries, settings.limit):
             yield Finding(
                 "lost-in-share-group",
                 f"{group} stands at {named(place)} {start}, and {offset} is not finished",
                 {"deliveries": [(_member(each), each.count, each.at) for each in deliveries]},
             )
+
+
+def _begins_anew(history: History, delivery: Delivery, other: Delivery) -> bool:
+    """Whether the group can have been deleted and created again between two deliveries.
+
+    The new group knows no earlier delivery. The history has the deletions as commits of the group. A leader
+    with a session of the former group can deliver by its state until an acknowledgement cannot be stored.
+    """
+    return any(
+        deletion.outcome is not Outcome.FAILED
+        and deletion.at < other.at
+        and delivery.asked < deletion.done + _AFTER_DELETION
+        for deletion in history.commits.get((delivery.request.process.group, delivery.place), ())
+    )
 
 
 def _may_be_finished(

@@ -296,3 +296,9 @@ def _copy_start_not_stored() -> Iterator[None]:
 
     with replaced((LogDirectory, "log_start_checkpoint", without_copies)):
         yield
+
+
+@_bug("deleted-offsets-return", "a deleted group's offsets stay, and a group of the same name gets them")
+def _deleted_offsets_return() -> Iterator[None]:
+    with replaced((Commits, "delete_all", lambda self, group_id: [])):
+        yield

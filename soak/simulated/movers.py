@@ -1,4 +1,4 @@
-"""The client that moves partitions between brokers, drains brokers, and moves leaders."""
+"""Clients that change a cluster: they move partitions and leaders, drain brokers, and unregister brokers."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from barnabas.kafka.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from barnabas.kafka.protocol.messages.metadata import MetadataRequest
+from barnabas.kafka.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from soak.simulated.client import Client, Place, is_retriable, name_of
 
 _PREFERRED, _UNCLEAN = 0, 1
@@ -211,3 +212,27 @@ class Move(Client):
             self.note_code(code, what)
             if code and not is_retriable(code) and code not in _UNTIMELY:
                 self.stage.complain("move-refused", f"{self.name}: {what} was answered {name_of(code)}")
+
+
+class Unregister(Client):
+    """Unregisters brokers that do not run. They return later, like brokers that stopped uncleanly."""
+
+    role = "unregister"
+
+    async def run(self) -> None:
+        while not self.stopping:
+            await self.rest()
+            with contextlib.suppress(ChannelError):
+                response = await self.ask(MetadataRequest(topics=[]))
+                there = {broker.node_id for broker in response.brokers}
+                for broker in self.stage.broker_ids:
+                    if broker not in there:
+                        await self._unregister(broker)
+
+    async def _unregister(self, broker: int) -> None:
+        code = (await self.ask_controller(UnregisterBrokerRequest(broker_id=broker))).error_code
+        self.note_code(code, "UnregisterBroker")
+        # It runs again, or is unregistered already.
+        expected = (ErrorCode.INVALID_REQUEST, ErrorCode.BROKER_ID_NOT_REGISTERED)
+        if code and not is_retriable(code) and code not in expected:
+            self.stage.complain("move-refused", f"{self.name}: UnregisterBroker was answered {name_of(code)}")

@@ -10,9 +10,10 @@ from barnabas.base.environment.clock import Clock
 from soak.plan import SETTINGS, SHARE
 from soak.roles.common import Task
 from soak.simulated.admins import Keep, Recycle, Tinker
+from soak.simulated.brief_members import Brief, BriefWork, Deleter
 from soak.simulated.client import Client
 from soak.simulated.log_dirs import MoveLogs
-from soak.simulated.movers import Move
+from soak.simulated.movers import Move, Unregister
 from soak.simulated.readers import Consume, Transform, Watch
 from soak.simulated.rude import Rude
 from soak.simulated.stage import FOLDERS, LETTERS, MADE_LETTERS, RECYCLED, REPLICAS, Stage, rack_of
@@ -44,8 +45,15 @@ PARTITIONS = {
 
 #: move partitions between brokers, and logs between folders, while there are faults
 MOVER, LOG_MOVER = "move", "move-logs"
+#: unregisters brokers that do not run
+UNREGISTER = "unregister"
 #: the part of the seeds with a client that moves logs between folders
 _MOVING_LOGS = 0.25
+#: the same of clusters with a client that unregisters brokers
+_UNREGISTERING = 0.2
+#: groups that their members delete, and one that changes between the protocols; and their parts of the seeds
+AGAIN, JOBS_AGAIN, MIXED = "again", "jobs-again", "mixed"
+_AGAIN, _MIXED = 0.2, 0.2
 #: copies on its own, in no group, and begins again at brokers that are cut off
 COPY = "copy"
 #: the ``min.insync.replicas`` of all topics in a cluster
@@ -258,6 +266,25 @@ def slots(seed: int, random: Random, brokers: int, *, has_mover: bool = False) -
     if Random(f"{seed} {LOG_MOVER}").random() < _MOVING_LOGS:
         what = task(LOG_MOVER, pause=0.7)
         yield Slot(what, _plain(MoveLogs, what))
+    if brokers > 1 and Random(f"{seed} {UNREGISTER}").random() < _UNREGISTERING:
+        what = task(UNREGISTER, pause=0.4)
+        yield Slot(what, _plain(Unregister, what))
+    for group, part, count, kind in ((AGAIN, _AGAIN, 2, Deleter), (MIXED, _MIXED, 3, Brief)):
+        if Random(f"{seed} {group}").random() < part:
+            for number in range(1, count + 1):
+                what = task(f"{group}-{number}", "events", "copies", group=group, pause=0.15)
+                yield Slot(what, _plain(kind, what))
+    if Random(f"{seed} {JOBS_AGAIN}").random() < _AGAIN:
+        configs = {
+            "share.auto.offset.reset": "earliest",
+            "share.isolation.level": "read_uncommitted",
+            "share.delivery.count.limit": "5",
+            "errors.deadletterqueue.topic.name": "",
+        }
+        for number in (1, 2):
+            what = task(f"{JOBS_AGAIN}-{number}", "ledger", group=JOBS_AGAIN, isolation="read_uncommitted")
+            what = replace(what, protocol=SHARE, configs=configs, pause=0.1)
+            yield Slot(what, _plain(BriefWork, what))
 
 
 def _plain(kind: Callable[[Stage, Task, int], Client], task: Task) -> Make:

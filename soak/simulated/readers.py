@@ -135,10 +135,15 @@ class Consume(GroupReader):
 
     role = "consume"
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the member leaves its group now."""
+        return self.stopping
+
     async def run(self) -> None:
         await self.find_coordinator(self.task.group, GROUP)
         due = 0.0
-        while not self.stopping:
+        while not self.has_ended:
             await self.read_some()
             if self.reader.done and self.time() > due:
                 await self._commit()

@@ -26,7 +26,7 @@ from soak.simulated.faults import Nemesis
 from soak.simulated.invariants import Invariants
 from soak.simulated.isolating import Isolating
 from soak.simulated.joining import Joining
-from soak.simulated.plan import LOG_MOVER, MOVER, PARTITIONS, TOPICS, Slot, slots
+from soak.simulated.plan import LOG_MOVER, MOVER, PARTITIONS, TOPICS, UNREGISTER, Slot, slots
 from soak.simulated.replicas import Replicas
 from soak.simulated.share_bugs import SHARE_BUGS, SHARE_CLUSTER_BUGS
 from soak.simulated.stage import RECYCLED, Stage, Trace
@@ -176,7 +176,7 @@ async def _run(
         nemesis.start()
         await asyncio.sleep(storm)
         await nemesis.calm()
-        await cast.stop(name for name in cast.slots if name in (MOVER, LOG_MOVER))
+        await cast.stop(name for name in cast.slots if name in (MOVER, LOG_MOVER, UNREGISTER))
         survey.recorder.note("calm")
         trace.note("calm")
         stage.has_faults = False

@@ -63,10 +63,15 @@ class Work(Client):
             for broker, places in verdicts.items():
                 yield from ((broker, place) for place in places)
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the worker leaves its group now."""
+        return self.stopping
+
     async def run(self) -> None:
         await self.find_coordinator(self.task.group, GROUP)
         refresh = 0.0
-        while not self.stopping:
+        while not self.has_ended:
             await self._member.step()
             if self.random.random() < refresh and not self.is_slow:
                 await self.learn(*self.task.topics)

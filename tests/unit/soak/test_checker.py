@@ -467,6 +467,43 @@ def test_member_that_begins_behind_what_was_committed_skips_records():
     assert found(group(World(A), second_at=5)) == ["group-skip", "offset-jump"]
 
 
+def deleted_group(begins_at: int, *, is_deleted: bool | None) -> World:
+    """Let a member read four records, commit and leave. Its group is then deleted, and another member joins.
+
+    If `is_deleted` is None, the deletion has no answer.
+    """
+    world = World(A)
+    producer = world.producer()
+    first, second = world.consumer("c", "g"), world.consumer("d", "g")
+    for _ in range(4):
+        producer.send(A)
+    first.assign(A)
+    first.poll()
+    first.commit()
+    first.revoke()
+    world.note("c", "forget", topics={"a": 1})
+    if is_deleted is not None:
+        world.note("c", "forgot", ok=is_deleted)
+    producer.send(A)
+    second.assign(A)
+    second.positions[A] = begins_at
+    second.poll()
+    second.commit()
+    return world.survey()
+
+
+def test_group_begins_anew_after_its_deletion():
+    assert found(deleted_group(0, is_deleted=True)) == []
+    assert found(deleted_group(0, is_deleted=None)) == []
+    assert found(deleted_group(0, is_deleted=False)) == ["offset-jump"]
+
+
+def test_offset_of_a_deleted_group_that_is_back_has_jumped():
+    assert found(deleted_group(4, is_deleted=True)) == ["offset-jump"]
+    assert found(deleted_group(4, is_deleted=None)) == []
+    assert found(deleted_group(4, is_deleted=False)) == []
+
+
 def test_committed_offset_that_is_another_in_the_end_has_jumped():
     world = World(A)
     group(world)

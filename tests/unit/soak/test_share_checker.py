@@ -94,6 +94,27 @@ def test_record_that_comes_again_after_its_acknowledgement_was_answered():
         assert jobs.found(start=1) == ["delivered-after-acknowledgement"]
 
 
+def test_deleted_group_that_is_created_again_must_finish_all_records_again():
+    for is_deleted, kinds in ((True, []), (False, ["count-fell", "delivered-after-acknowledgement"])):
+        jobs = Jobs()
+        jobs.fetch("one", (0, 2))
+        jobs.acknowledge("one", (0, ACCEPT))
+        jobs.world.note("one", "forget", topics={"a": 1})
+        jobs.world.note("one", "forgot", ok=is_deleted)
+        jobs.fetch("two", (0, 1))
+        jobs.acknowledge("two", (0, ACCEPT))
+        assert jobs.found(start=1) == kinds
+
+
+def test_record_that_only_the_deleted_group_has_finished_is_lost_in_the_new_one():
+    jobs = Jobs()
+    jobs.fetch("one", (0, 1))
+    jobs.acknowledge("one", (0, ACCEPT))
+    jobs.world.note("one", "forget", topics={"a": 1})
+    jobs.world.note("one", "forgot", ok=True)
+    assert jobs.found(start=1) == ["lost-in-share-group"]
+
+
 def test_record_of_an_acknowledgement_that_was_refused_or_not_answered_may_come_again():
     jobs = Jobs()
     jobs.fetch("one", (0, 1))
