@@ -50,10 +50,10 @@ UNREGISTER = "unregister"
 #: the part of the seeds with a client that moves logs between folders
 _MOVING_LOGS = 0.25
 #: the same of clusters with a client that unregisters brokers
-_UNREGISTERING = 0.2
+_UNREGISTERING = 0.125
 #: groups that their members delete, and one that changes between the protocols; and their parts of the seeds
 AGAIN, JOBS_AGAIN, MIXED = "again", "jobs-again", "mixed"
-_AGAIN, _MIXED = 0.2, 0.2
+_AGAIN, _MIXED = 0.125, 0.125
 #: copies on its own, in no group, and begins again at brokers that are cut off
 COPY = "copy"
 #: the ``min.insync.replicas`` of all topics in a cluster
