@@ -536,6 +536,46 @@ def test_several_log_directories_and_an_advertised_address(tmp_path: Path) -> No
         again.end()
 
 
+def test_broker_that_starts_with_empty_disks_leads_no_partition_that_has_no_other_replica(
+    tmp_path: Path,
+) -> None:
+    machine = Machine(tmp_path / "a", "--brokers", "2")
+    try:
+        admin = Admin(machine.servers)
+        admin.create_topic("single", partitions=4, replication_factor=1)
+        admin.create_topic("copied", partitions=4, replication_factor=2)
+        for topic in ("single", "copied"):
+            with Producer(machine.servers) as producer:
+                for number, value in enumerate(NUMBERS):
+                    producer.send(topic, value, partition=number % 4)
+        lost = {partition for partition, leader in leaders(machine.servers, "single").items() if leader == 2}
+    finally:
+        assert machine.end()[0] == 0
+    assert lost
+
+    broker, away = tmp_path / "a" / "broker-2", tmp_path / "away"
+    broker.rename(away)
+    machine = Machine(tmp_path / "a")
+    try:
+        assert texts(machine.servers, "copied", 12) == NUMBERS
+        led = leaders(machine.servers, "single")
+        assert {partition for partition, leader in led.items() if leader is None} == lost
+    finally:
+        code, told = machine.end()
+    assert code == 0
+    assert "replicas are incomplete, since all log directories of the broker are new" in told
+
+    shutil.rmtree(broker)
+    away.rename(broker)
+    machine = Machine(tmp_path / "a")
+    try:
+        for topic in ("single", "copied"):
+            wait_for(lambda topic=topic: None not in leaders(machine.servers, topic).values())
+            assert texts(machine.servers, topic, 12) == NUMBERS
+    finally:
+        assert machine.end()[0] == 0
+
+
 def test_log_directory_that_is_missing_for_one_start_takes_only_the_leaders_of_its_records(
     tmp_path: Path,
 ) -> None:
