@@ -62,6 +62,8 @@ class ShareWalk:
         #: the log start offset of each partition, and the offsets at which its batches begin or end
         self.log_starts = [0] * PARTITIONS
         self.bounds = [[0] for _ in range(PARTITIONS)]
+        #: the offset after the last one of a partition that a member has acquired
+        self.acquired_ends = [0] * PARTITIONS
         #: offsets of a partition that the group may have finished
         self.finished: set[tuple[int, int]] = set()
         #: whether Kafka's share partition may not know the log start yet: a fetch is then empty, once
@@ -221,6 +223,8 @@ class ShareWalk:
         for topic in answer.responses:
             for partition in topic.partitions:
                 for run in partition.acquired_records:
+                    index = partition.partition_index
+                    self.acquired_ends[index] = max(self.acquired_ends[index], run.last_offset + 1)
                     for offset in range(run.first_offset, run.last_offset + 1):
                         self.held[partition.partition_index, offset] = member
                         if run.delivery_count >= DELIVERIES:
@@ -312,7 +316,10 @@ class ShareWalk:
                 mine = mine[stop + 1 :]
                 taken = True
             if rng.random() < (0.08 if taken else 0.05):
-                found.append((partition, self._wrong(partition)))
+                wrong = self._wrong(partition)
+                # Kafka has another error if two acknowledgements have only one offset in common.
+                if not taken or found[-1][1].last_offset != wrong.first_offset:
+                    found.append((partition, wrong))
         if rng.random() < 0.02 and not fetching:
             found.append((7, _batch(0, 0, [1])))
         return found
@@ -320,13 +327,19 @@ class ShareWalk:
     def _wrong(self, partition: int) -> AcknowledgementBatch:
         """Return an acknowledgement that may be wrong. It names an offset that the group has not finished.
 
-        If the group's start offset is above all offsets of an acknowledgement, Kafka accepts it.
+        If the group's start offset is above all offsets of an acknowledgement, Kafka accepts it. For offsets
+        that no member has acquired, the error depends on whether records are in flight. In Kafka, deleted
+        records can still be in flight.
         """
         rng = self.random
-        start, end = self.log_starts[partition], self.ends[partition]
+        start, end = self.log_starts[partition], self.ends[partition] + 3
+        if start:
+            end = self.acquired_ends[partition] - 5  # the longest acknowledgement ends before
         while start < end and (partition, start) in self.finished:
             start += 1
-        first = rng.randint(start, end + 3)
+        if start > end:
+            return _batch(start, start, [])
+        first = rng.randint(start, end)
         last = first + rng.choice((0, 0, 1, 4, -1))
         self.finished.update((partition, offset) for offset in range(first, last + 1))
         types = rng.choice(([1], [2], [3], [4], [0], [5], [-1], [], [1, 1], [1, 2, 3]))
