@@ -211,7 +211,8 @@ def _check_timestamps(
             f"the records' timestamps {earliest} to {latest} are not within {oldest} and {newest}, which "
             "message.timestamp.before.max.ms and message.timestamp.after.max.ms allow",
             [
-                RecordError(index, f"the record's timestamp is {time}")
+                # a client with one rejected record shows this message instead of that of the batch
+                RecordError(index, f"the record's timestamp {time} is not within {oldest} and {newest}")
                 for index, time in islice(refused, MAX_RECORD_ERRORS)
             ],
             ErrorCode.INVALID_TIMESTAMP,

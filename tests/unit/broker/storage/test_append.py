@@ -175,8 +175,8 @@ def test_the_records_whose_time_is_refused_are_named_and_no_others(bench):
         bench.append(*(Record(None, b"", time) for time in times))
     assert refused.value.code is ErrorCode.INVALID_TIMESTAMP
     assert [tuple(error) for error in refused.value.record_errors] == [
-        (1, f"the record's timestamp is {NOW - 11}"),
-        (4, f"the record's timestamp is {NOW + 6}"),
+        (1, f"the record's timestamp {NOW - 11} is not within {NOW - 10} and {NOW + 5}"),
+        (4, f"the record's timestamp {NOW + 6} is not within {NOW - 10} and {NOW + 5}"),
     ]
 
 
