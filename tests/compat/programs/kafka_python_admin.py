@@ -256,6 +256,7 @@ def settings(see: Trace) -> None:
             )
         ],
     )
+    time.sleep(0.3)
     see.call(
         "describe group", admin.describe_configs, [ConfigResource(ConfigResourceType.GROUP, see.name("g"))]
     )

@@ -119,8 +119,8 @@ class Trace:
             return self.plain(value._asdict(), deeper)
         if isinstance(value, (list, tuple)):
             items = [self.plain(each, deeper) for each in value]
-            has_any_order = items and isinstance(items[0], dict) and "partition_index" in items[0]
-            return sorted(items, key=lambda each: each["partition_index"]) if has_any_order else items
+            has_any_order = items and isinstance(items[0], dict) and "error_code" in items[0]
+            return sorted(items, key=repr) if has_any_order else items
         if dataclasses.is_dataclass(value):
             fields = [each.name for each in dataclasses.fields(value) if not each.name.startswith("_")]
             return {name: self.plain(getattr(value, name), deeper) for name in fields}
