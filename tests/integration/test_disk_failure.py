@@ -6,6 +6,7 @@ import errno
 import os
 import random
 import threading
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -18,6 +19,12 @@ from barnabas.broker.config import BrokerConfig
 from barnabas.broker.server.run import BrokerServer
 from barnabas.kafka.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.kafka.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from barnabas.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.kafka.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from barnabas.kafka.records import all_records
 
 
@@ -125,6 +132,34 @@ def test_a_topic_made_on_a_full_disk_is_served_once_there_is_space(
     topic = make_topic(by=wire)  # which waits until its partition is served
     assert len(refused) == 3
     assert produce(topic, batch(b"x"), by=wire).error_code == 0
+
+
+def test_groups_that_are_first_used_on_a_full_disk_work_once_there_is_space(start, connect, make_topic):
+    disk = FaultyDisk()
+    wire = connect(start(disk, offsets_topic_num_partitions=3))
+    topic = make_topic(by=wire)
+    disk.refuse = lambda operation, name: (
+        OSError(errno.ENOSPC, "no space left") if "/__consumer_offsets-" in name else None
+    )
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=5)
+    commit = OffsetCommitRequest(
+        group_id="g",
+        generation_id_or_member_epoch=-1,
+        topics=[OffsetCommitRequestTopic(name=topic.name, partitions=[partition])],
+    )
+
+    def committed():
+        wire(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]))
+        return wire(commit, version=9).topics[0].partitions[0].error_code
+
+    deadline = time.monotonic() + 10
+    while committed() != ErrorCode.NOT_COORDINATOR:
+        assert time.monotonic() < deadline
+    assert committed() == ErrorCode.NOT_COORDINATOR
+    disk.mend()
+    deadline = time.monotonic() + 30
+    while committed():
+        assert time.monotonic() < deadline
 
 
 @pytest.mark.parametrize("version", [12, 13])
