@@ -9,7 +9,7 @@ from barnabas.base.errors import BarnabasError, ErrorCode, KafkaError, error_cod
 from barnabas.base.tasks import start_task, stop_tasks
 from barnabas.base.text import logger_of
 from barnabas.base.types import TopicId
-from barnabas.broker.metadata.image import PartitionState
+from barnabas.broker.metadata.image import ImageDelta, PartitionState
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.partition.in_sync import Proposal
 from barnabas.broker.view import BrokerView
@@ -46,7 +46,8 @@ class IsrChanges:
       UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST: the controller has a later leader or ISR, which the image
       will show. Until then the high watermark waits for the proposed replicas.
     - NOT_CONTROLLER, STALE_BROKER_EPOCH, any other error of the whole request, no answer: the high
-      watermark waits for the proposed replicas. All partitions propose again after a pause.
+      watermark waits for the proposed replicas. All partitions propose again after a pause. If the cluster
+      has another controller, no answer of the former one is awaited (`follow`).
 
     FENCED_LEADER_EPOCH also ends this broker's leadership of the partition, and STALE_BROKER_EPOCH ends all
     of its leaderships (`on_stale`), because other brokers may lead already.
@@ -70,6 +71,8 @@ class IsrChanges:
         #: partitions with a recently rejected proposal, with the timer that adds them again
         self._put_off: dict[Partition, asyncio.TimerHandle] = {}
         self._task: asyncio.Task[None] | None = None
+        #: the request that waits for its answer
+        self._sending: asyncio.Future[AlterPartitionResponse] | None = None
         self._is_failing = False
         self._is_stopped = False
         #: how often an ISR lost members, got new ones, or stayed because a proposal was rejected
@@ -82,6 +85,14 @@ class IsrChanges:
         self._due[partition] = None
         if self._task is None:
             self._task = start_task(self._run(), "ISR changes", is_vital=True)
+
+    def follow(self, delta: ImageDelta) -> None:
+        """Send the proposals again if the cluster has another controller after `delta`.
+
+        A machine that has lost its power answers nothing, and does not end its connections.
+        """
+        if self._sending is not None and delta.before.controller_id != delta.after.controller_id:
+            self._sending.cancel()
 
     async def stop(self) -> None:
         """Send no more requests."""
@@ -127,7 +138,7 @@ class IsrChanges:
         failure = None
         request = self._request(proposals)
         try:
-            response = await self._send(request)
+            response = await self._answer(request)
             if response.error_code:
                 raise KafkaError(error_code(response.error_code))
             answers = {(t.topic_id, p.partition_index): p for t in response.topics for p in t.partitions}
@@ -146,6 +157,17 @@ class IsrChanges:
                 partition.settle_proposal(proposal, None)
                 self._due[partition] = None
         return failure is None
+
+    async def _answer(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        sending = self._sending = asyncio.ensure_future(self._send(request))
+        try:
+            await asyncio.wait([sending])
+        finally:
+            self._sending = None
+            sending.cancel()
+        if sending.cancelled():
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "another broker has become the controller")
+        return sending.result()
 
     def _settle(self, partition: Partition, proposal: Proposal, answer: PartitionResult | None) -> None:
         code = ErrorCode.UNKNOWN_SERVER_ERROR if answer is None else error_code(answer.error_code)

@@ -111,9 +111,13 @@ class Controller:
         #: what to answer next, first; an exception, an error of the request, or one for each partition
         self.answers = []
         self.states = {}
+        #: whether no request gets an answer
+        self.hangs = False
 
     async def send(self, request):
         self.requests.append(request)
+        if self.hangs:
+            await asyncio.get_running_loop().create_future()
         answer = self.answers.pop(0) if self.answers else ErrorCode.NONE
         if isinstance(answer, Exception):
             raise answer

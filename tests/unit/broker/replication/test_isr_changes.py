@@ -11,7 +11,7 @@ from tests.views import view_of
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.interbroker import RequestTimeoutError
-from barnabas.broker.metadata.image import PartitionState
+from barnabas.broker.metadata.image import ClusterImage, ImageDelta, PartitionState
 from barnabas.broker.replication import isr_changes
 from barnabas.broker.replication.isr_changes import IsrChanges
 
@@ -107,6 +107,28 @@ def test_a_request_that_fails_is_followed_by_another(
 
     run_virtual(main())
     assert caplog.text.count("does not answer") == 1
+
+
+def test_request_to_a_controller_that_hangs_is_sent_to_the_next_one(changes, lead, fetch, controller):
+    """Simulation seed 1002189: a follower could not join again before the time limit of the request."""
+
+    async def main():
+        async with changes() as running:
+            controller.hangs = True
+            partition = lead(ALONE, running.add)
+            fetch(partition, 2, 0)
+            await asyncio.sleep(1)
+            controller.hangs = False
+            before, after = ClusterImage(cluster_id="c", controller_id=2), ClusterImage("c", controller_id=3)
+            running.follow(ImageDelta(before, before))
+            await asyncio.sleep(1)
+            assert len(controller.requests) == 1
+            running.follow(ImageDelta(before, after))
+            await asyncio.sleep(0.1)
+            assert len(controller.requests) == 2
+            assert partition.state.isr == (1, 2)
+
+    run_virtual(main())
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,7 @@ async def open_replication(
     closing.add(following.stop)
     isr_changes = IsrChanges(view, to_controller.send, leadership.epoch_ended)
     closing.add(isr_changes.stop)
+    closing.add(metadata.loader.subscribe(isr_changes.follow))
     serving_time = ServingTime(view)
     closing.add(serving_time.stop)
     replicas = ReplicaManager(
