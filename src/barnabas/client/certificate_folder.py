@@ -143,12 +143,13 @@ class CertificateFolder:
     def is_good(self, name: str, hosts: Iterable[str]) -> bool:
         """Whether the certificate of `name` contains all of `hosts`, and is valid for longer than `RENEWAL`.
 
-        The result is false if there is no such certificate.
+        The result is false if there is no such certificate, or if it is not valid yet: the clock was ahead.
         """
         if not self.pem(name).exists():
             return False
         found = self.describe(name)
-        return {*hosts} <= {*found.hosts} and found.ends - _now() > RENEWAL
+        now = _now()
+        return {*hosts} <= {*found.hosts} and found.begins <= now and found.ends - now > RENEWAL
 
     def write_login(self, user: str, password: str, servers: str) -> Path:
         """Write a user's login as client settings in the format of Java's tools. Return the file's path.

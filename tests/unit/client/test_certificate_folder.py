@@ -14,6 +14,7 @@ import pytest
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.settings_file import read_unchecked
+from barnabas.base.tls.certificates import describe
 from barnabas.base.tls.key_stores import pem_of_pkcs12, trusted_of_pkcs12
 from barnabas.client import certificate_folder
 from barnabas.client.certificate_folder import TRUSTSTORE_PASSWORD, CertificateFolder, write_private
@@ -97,6 +98,22 @@ def test_a_certificate_is_good_until_its_hosts_change_or_it_ends_soon(folder: Ce
     folder.issue("server", ["a"], days=29)
     assert not folder.is_good("server", ["a"])
     assert folder.renew("server").ends > datetime.now(UTC) + timedelta(days=390)
+
+
+def test_certificates_of_a_clock_that_was_ahead_are_replaced_and_the_authority_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ahead = datetime.now(UTC) + timedelta(days=400)
+    with monkeypatch.context() as patch:
+        patch.setattr(certificate_folder, "_now", lambda: ahead)
+        folder = CertificateFolder(tmp_path / "early")
+        folder.create_authority("Barnabas")
+        folder.issue("server", ["a"])
+        assert folder.is_good("server", ["a"])
+    assert not folder.is_good("server", ["a"])
+    folder.issue("server", ["a"])
+    assert folder.is_good("server", ["a"])
+    assert describe(folder.authority.read_bytes()).begins < datetime.now(UTC)
 
 
 def test_everything_is_its_owners(folder: CertificateFolder) -> None:

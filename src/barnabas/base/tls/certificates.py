@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 #: days; browsers' authorities give no more, and the Java world copes with it
 CERTIFICATE_DAYS = 397
 AUTHORITY_DAYS = 3650
-#: Clocks differ: what is made now was valid a while ago.
+#: Clocks differ: a new certificate was valid a while ago.
 _CLOCKS_DIFFER = timedelta(hours=1)
+#: the same for an authority, which cannot be replaced: a machine's first clock may be wrong by years
+_AUTHORITYS_CLOCK_DIFFERS = timedelta(days=AUTHORITY_DAYS)
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ class Authority:
 
     @classmethod
     def create(cls, name: str, now: datetime) -> Authority:
-        """Return a new authority with a new key, valid for `AUTHORITY_DAYS` days from `now`.
+        """Return a new authority with a new key, valid for `AUTHORITY_DAYS` days before and after `now`.
 
         `name` is the common name in its certificate. Clients trust this authority only if they are configured
         to.
@@ -96,7 +98,7 @@ class Authority:
         key = _new_key()
         subject = _subject(name)
         made = (
-            _builder(subject, subject, key, now, AUTHORITY_DAYS)
+            _builder(subject, subject, key, now - _AUTHORITYS_CLOCK_DIFFERS, now + timedelta(AUTHORITY_DAYS))
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
             .add_extension(_usage(is_authority=True), critical=True)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
@@ -127,7 +129,7 @@ class Authority:
             purposes.insert(0, ExtendedKeyUsageOID.SERVER_AUTH)
         identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
         builder = (
-            _builder(_subject(name), own.subject, key, now, days)
+            _builder(_subject(name), own.subject, key, now - _CLOCKS_DIFFER, now + timedelta(days))
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_usage(is_authority=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
@@ -257,7 +259,7 @@ def _alternative_names(hosts: Iterable[str]) -> list[x509.GeneralName]:
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: EllipticCurvePrivateKey, now: datetime, days: int
+    subject: x509.Name, issuer: x509.Name, key: EllipticCurvePrivateKey, begins: datetime, ends: datetime
 ) -> x509.CertificateBuilder:
     from cryptography import x509
 
@@ -267,8 +269,8 @@ def _builder(
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _CLOCKS_DIFFER)
-        .not_valid_after(now + timedelta(days=days))
+        .not_valid_before(begins)
+        .not_valid_after(ends)
     )
 
 
