@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
+from contextlib import suppress
+from pathlib import Path
 
 from barnabas.base.errors import ConfigError
 
@@ -62,3 +64,19 @@ def connect_local(path: str, timeout: float) -> socket.socket:
         connected.close()
         raise
     return connected
+
+
+def remove_if_dead(path: Path) -> None:
+    """Remove the Unix socket at `path` if no process listens there, and then its folder if it is empty.
+
+    Do nothing if there is another file at `path`, or if the system does not say whether a process listens.
+    """
+    try:
+        if path.is_socket():
+            connect_local(str(path), 1).close()
+    except ConnectionRefusedError:
+        with suppress(OSError):
+            path.unlink()
+            path.parent.rmdir()
+    except OSError:
+        return

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import socket
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
@@ -17,6 +16,7 @@ from typing import Any, Self
 
 from barnabas.base.environment.environment import Environment
 from barnabas.base.system import event_loop
+from barnabas.base.system.sockets import remove_if_dead
 from barnabas.base.tasks import IS_VITAL
 from barnabas.base.text import logger_of
 from barnabas.broker.metadata.server.server import TICK, StoreServer, listening_at
@@ -154,16 +154,5 @@ def remove_dead_socket(address: str) -> None:
     folder has another file, only remove the socket.
     """
     path = Path(address.removeprefix(unix_address("")))
-    if not path.parent.name.startswith(_FOLDER) or path.name != _SOCKET:
-        return
-    try:
-        if path.is_socket():
-            with socket.socket(socket.AF_UNIX) as connection:
-                connection.settimeout(1)
-                connection.connect(str(path))
-    except ConnectionRefusedError:
-        with suppress(OSError):
-            path.unlink()
-            path.parent.rmdir()
-    except OSError as error:
-        log.debug("the socket %s stays: %s", path, error)
+    if path.parent.name.startswith(_FOLDER) and path.name == _SOCKET:
+        remove_if_dead(path)
