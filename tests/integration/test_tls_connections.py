@@ -110,6 +110,26 @@ def test_a_stop_does_not_wait_for_handshakes(tmp_path):
         assert is_closed(silent)
 
 
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize(
+    ("name", "alert"),
+    [(None, "(HANDSHAKE_FAILURE|CERTIFICATE_REQUIRED)"), ("stranger", "UNKNOWN_CA")],
+)
+def test_client_learns_from_an_alert_why_its_certificate_is_rejected(tmp_path, version, name, alert):
+    authority = str(tmp_path / "authority.pem")
+    settings = {"ssl.client.auth": "required", "ssl.truststore.location": authority}
+    with TlsBroker(tmp_path, **settings) as broker, broker.open() as plain:
+        context = ssl.create_default_context(cafile=authority)
+        context.minimum_version = context.maximum_version = version
+        if name is not None:
+            context.load_cert_chain(getattr(broker.certificates, name))
+        with (
+            pytest.raises(ssl.SSLError, match=alert),
+            context.wrap_socket(plain, server_hostname="localhost") as secured,
+        ):
+            secured.recv(1)
+
+
 @pytest.mark.parametrize(
     ("said", "told"),
     [

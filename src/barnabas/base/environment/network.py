@@ -12,6 +12,7 @@ import ipaddress
 import socket
 import ssl
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 from barnabas.base.environment.machine import machine_name, port_owner
@@ -192,6 +193,34 @@ class SocketNetwork:
         return machine_name()
 
 
+class _HandshakeObject(ssl.SSLObject):
+    outgoing: ssl.MemoryBIO
+
+    def do_handshake(self) -> None:
+        try:
+            super().do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except ssl.SSLError as error:
+            error.alert = self.outgoing.read()  # type: ignore[attr-defined]
+            raise
+
+
+class ListenerContext(ssl.SSLContext):
+    """A TLS context of a listener, which tells clients why it ends a handshake.
+
+    asyncio and uvloop do not send the alert of a failed handshake (RFC 8446, section 6). This context adds
+    its bytes to the exception, as the attribute `alert`, for the acceptor.
+    """
+
+    sslobject_class = _HandshakeObject
+
+    def wrap_bio(self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, *args: Any, **options: Any) -> Any:
+        wrapped = super().wrap_bio(incoming, outgoing, *args, **options)
+        wrapped.outgoing = outgoing  # type: ignore[attr-defined]
+        return wrapped
+
+
 class _TlsAcceptor:
     """Accepts the TLS connections of a socket.
 
@@ -252,9 +281,11 @@ class _TlsAcceptor:
 
     async def _secure(self, connection: socket.socket, protocol: Any, wait: float) -> None:
         taken = False
+        second: socket.socket | None = None
         try:
             if wait:
                 await asyncio.sleep(wait)
+            second = connection.dup()  # asyncio closes the first descriptor when the handshake fails
             taken = True
             await self._loop.connect_accepted_socket(
                 lambda: protocol, connection, ssl=self._tls(), ssl_handshake_timeout=HANDSHAKE_SECONDS
@@ -262,7 +293,13 @@ class _TlsAcceptor:
         except (Exception, asyncio.CancelledError) as error:
             if not taken:
                 connection.close()
+            if second is not None:
+                with suppress(OSError):
+                    second.send(getattr(error, "alert", b""))
             protocol.not_secured(error)
+        finally:
+            if second is not None:
+                second.close()
 
 
 _ACCEPTED_AT_ONCE = 50

@@ -56,7 +56,6 @@ def describe_configs(
         wanted = resource.configuration_keys
         response.results.append(
             DescribeConfigsResult(
-                error_message=None,
                 resource_type=resource.resource_type,
                 resource_name=resource.resource_name,
                 configs=[

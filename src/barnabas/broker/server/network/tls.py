@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from barnabas.base.environment.key_stores import load_key, load_key_text, load_trust, load_trust_text
+from barnabas.base.environment.network import ListenerContext
 from barnabas.base.errors import ConfigError
 from barnabas.base.text import quoted
 from barnabas.broker.config import BrokerConfig
@@ -24,7 +25,7 @@ def tls_context(config: BrokerConfig) -> ssl.SSLContext:
     Raises:
         ConfigError: a setting is missing, or a file cannot be used.
     """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = ListenerContext(ssl.PROTOCOL_TLS_SERVER)
     context.options |= ssl.OP_NO_RENEGOTIATION
     enabled = config.ssl_enabled_protocols
     if not enabled:

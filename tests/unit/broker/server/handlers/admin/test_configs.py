@@ -49,6 +49,7 @@ def test_every_topic_setting_is_described(play: Play, version: int) -> None:
         )
         configs = {config.name: config for config in result.configs}
         assert configs.keys() == TopicConfig.declared.keys()
+        assert result.error_message == "", "as from Apache Kafka"
         retention = configs["retention.ms"]
         assert (retention.value, retention.config_source) == ("5", 1)
         assert not retention.read_only
