@@ -99,6 +99,7 @@ class ReplicaManager:
         self._unopened: dict[TopicId, deque[int]] = {}
         #: partitions that could not be opened for lack of space, memory or open files: they are tried again
         self._postponed: dict[tuple[TopicId, int], None] = {}
+        self._is_retry_due = False
         #: logs of deleted topics that are not deleted yet
         self._doomed: deque[tuple[TopicId, TopicPartition]] = deque()
         #: topics that the image no longer has, without a note of their deletion
@@ -287,18 +288,24 @@ class ReplicaManager:
                 again = "; it is tried again" if is_passing else ""
                 log.error("%s-%d cannot be opened: %s%s", topic.name, index, error, again)
             if is_passing:
-                if not self._postponed:
-                    asyncio.get_running_loop().call_later(_OPEN_AGAIN_SECONDS, self._open_postponed)
                 self._postponed[key] = None
+                self._retry_later()
             else:
                 self._postponed.pop(key, None)
+
+    def _retry_later(self) -> None:
+        if not self._is_retry_due:
+            self._is_retry_due = True
+            asyncio.get_running_loop().call_later(_OPEN_AGAIN_SECONDS, self._open_postponed)
 
     def _open_postponed(self) -> None:
         """Try again to open the partitions in `_postponed` that are still needed.
 
-        No request opens the replica of a follower.
+        No request opens the replica of a follower. While earlier attempts still wait for their turn, only
+        wait again: thousands of attempts can last longer than the pause.
         """
-        for topic_id, index in list(self._postponed):
+        self._is_retry_due = False
+        for topic_id, index in list(self._postponed) if not self._unopened else ():
             topic = self._image.topic_by_id(topic_id)
             is_open = index in self._topics.get(topic_id, _NONE)
             if topic is None or is_open or self._node_id not in topic.partitions[index].replicas:
@@ -306,7 +313,7 @@ class ReplicaManager:
             else:
                 self._open_soon(topic, index)
         if self._postponed and not self._logs.is_closed:
-            asyncio.get_running_loop().call_later(_OPEN_AGAIN_SECONDS, self._open_postponed)
+            self._retry_later()
 
     def _topic(self, topic: TopicKey) -> TopicImage | None:
         return self._image.topics.get(topic) if isinstance(topic, str) else self._image.topic_by_id(topic)

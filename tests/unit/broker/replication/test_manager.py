@@ -13,6 +13,7 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import TopicPartition
 from barnabas.broker.config import TopicConfig
 from barnabas.broker.metadata.image import ClusterImage, ImageDelta, PartitionState, TopicImage
+from barnabas.broker.replication import manager
 from barnabas.broker.replication.manager import ReplicaManager
 from barnabas.broker.replication.partition import Partition
 
@@ -226,6 +227,45 @@ def test_partitions_that_could_not_be_opened_are_not_tried_for_ever(logs, replic
         assert logs.attempts == attempts
 
     run_virtual(scenario())
+
+
+def test_partitions_that_cannot_be_opened_are_tried_again_once_in_a_while(logs, replicas):
+    """One of them is broken for good. The next one that cannot be opened must not begin a second series."""
+
+    async def scenario():
+        full = logs.full = OSError(errno.ENOSPC, "no space left")
+        apply(replicas, ClusterImage(), image_of(1))
+        await asyncio.sleep(4)
+        logs.full = OSError(errno.EIO, "it cannot be written")
+        await asyncio.sleep(2)
+        logs.full = full
+        apply(replicas, image_of(1), image_of(2))
+        await asyncio.sleep(10)
+        attempts = logs.attempts
+        await asyncio.sleep(50)
+        assert logs.attempts - attempts == 20  # of both partitions
+
+    run_virtual(scenario())
+
+
+def test_partitions_that_cannot_be_opened_are_tried_again_only_when_all_were_tried(
+    logs, replicas, monkeypatch
+):
+    """With a full disk, attempts at thousands of partitions can last longer than the pause between them."""
+    monkeypatch.setattr(manager, "_OPEN_AGAIN_SECONDS", 0)
+
+    async def scenario():
+        logs.full = OSError(errno.ENOSPC, "no space left")
+        apply(replicas, ClusterImage(), image_of(500))
+        await turns()
+        await turns()
+        logs.full = None
+        logs.attempts = 0
+        await turns()
+        assert len(logs.made) == logs.attempts == 500
+        assert not replicas._unopened
+
+    asyncio.run(scenario())
 
 
 def test_partition_stays_open_while_its_deletion_is_seen_in_part(logs, replicas):
