@@ -340,6 +340,18 @@ def test_the_end_of_a_connection_releases_its_records_at_once(group, write, conn
     assert (acquired.first_offset, acquired.delivery_count) == (0, 2)
 
 
+def test_a_member_that_ends_while_its_fetch_waits_holds_no_records(group, write, connect, broker):
+    write(b"a")
+    gone = group.member(connect(broker))
+    gone.acquire()
+    gone.send(max_wait_ms=NEVER)
+    waiting = group.member(connect(broker))
+    sent = waiting.send(max_wait_ms=NEVER)
+    gone.wire.close()
+    (acquired,) = waiting.wire.receive(sent).responses[0].partitions[0].acquired_records
+    assert (acquired.first_offset, acquired.delivery_count) == (0, 2)
+
+
 def test_the_final_epoch_releases_what_is_not_acknowledged_and_counts_it(group, write):
     write(b"a", b"b")
     member, other = group.member(), group.member()

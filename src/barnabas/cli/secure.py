@@ -246,17 +246,17 @@ class SecuredCluster(Secured):
         texts = {} if node is None else znodes.decode_config(node.data)
         password = _password_in(self.settings_file)
         is_secured = is_of_secured_data(self.folder.path)
-        cure = "start the broker alone, with --secure" if is_secured else "start without --secure"
+        hint = "start the broker alone, with --secure" if is_secured else "start without --secure"
         if password:
             changed = "if you have changed the brokers' password, write it into sasl.jaas.config in "
-            cure = f"{changed}{self.settings_file}; otherwise {cure}"
+            hint = f"{changed}{self.settings_file}; otherwise {hint}"
         for mechanism in Mechanism:
             if mechanism.text in texts:
                 stored = ScramCredential.decode(texts[mechanism.text])
                 if derive(mechanism, password, stored.salt, stored.iterations) != stored:
                     raise ConfigError(
                         f"with --secure, brokers log in to each other as the user {_BROKER}, but this "
-                        f"cluster has a user {_BROKER} with another password: {cure}, run `barnabas users "
+                        f"cluster has a user {_BROKER} with another password: {hint}, run `barnabas users "
                         f"delete {_BROKER}`, and give that user's client another name"
                     )
 

@@ -39,8 +39,9 @@ MAX_HELD_BYTES = 1 << 20
 WORTH_IN_PLACE = 256 * 1024
 #: How long a connection that we close may take to read what was sent to it, in seconds.
 CLOSE_GRACE = 5.0
-#: longest time in seconds that a client which sends no more can wait for its replies
-HALF_CLOSED_SECONDS = 600.0
+#: Longest time in seconds that a client which sends no more can wait for its replies. A client that has ended
+#: looks the same, and its requests can hold places that others wait for.
+HALF_CLOSED_SECONDS = 60.0
 
 _FAILED = "the broker failed to serve a request"
 
@@ -269,7 +270,9 @@ class ClientSession(asyncio.Protocol):
 
         A client can end its sending and read on. As in Apache Kafka, the broker first answers all requests
         that it has received, and then closes the connection. This takes at most ``connections.max.idle.ms``,
-        and at most `HALF_CLOSED_SECONDS`. The transport of a TLS connection cannot stay open.
+        and at most `HALF_CLOSED_SECONDS`. Long polls respond at once: most clients that end their sending
+        have ended, and must not acquire records of share groups. The transport of a TLS connection cannot
+        stay open.
         """
         is_tls = self._receiver is not None
         if self._closing or is_tls or self._is_answered():
@@ -280,6 +283,7 @@ class ClientSession(asyncio.Protocol):
         idle_ms = self._host.config.connections_max_idle_ms
         limit = min(idle_ms / 1000, HALF_CLOSED_SECONDS) if idle_ms >= 0 else HALF_CLOSED_SECONDS
         self._aborting = self._loop.call_later(limit, self._transport.abort)
+        self._end_long_polls(NOTHING)
         return True
 
     def pause_writing(self) -> None:
@@ -531,11 +535,15 @@ class ClientSession(asyncio.Protocol):
         key = int.from_bytes(frame[:2], "big") if frame else NOTHING
         if not self._in_turn and key == self._beside:
             return True
+        self._end_long_polls(key)
+        is_free = not self._in_turn and not self._waiting
+        return is_free and not self._write_paused and not self._outbox.waiting
+
+    def _end_long_polls(self, key: int) -> None:
+        """Make unanswered long polls respond at once, except those that are patient with the API `key`."""
         for waiting in tuple(self._unanswered):
             if isinstance(waiting.future, LongPoll):
                 waiting.future.give_way(key)
-        is_free = not self._in_turn and not self._waiting
-        return is_free and not self._write_paused and not self._outbox.waiting
 
     def _check_stream(self) -> None:
         """Raise ProtocolError if the rest of the received stream is unreadable (`FrameDecoder.refused`)."""

@@ -6,6 +6,7 @@ import struct
 import pytest
 from tests.unit.broker.server.conftest import Client, reset_when_closed
 
+from barnabas.broker.awaitables import LongPoll
 from barnabas.broker.server.requests.order import BetweenBrokers
 from barnabas.kafka.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from barnabas.kafka.protocol.messages.heartbeat import HeartbeatResponse
@@ -58,6 +59,21 @@ def test_all_pipelined_requests_are_answered_in_order(run, order):
         assert await client.is_closed()
 
     run(scenario, **({} if order is None else {"order": order}))
+
+
+def test_a_long_poll_responds_at_once(run):
+    """Most clients that end their sending have ended. A share fetch must not acquire records for them."""
+
+    async def scenario(server):
+        poll = LongPoll(12)
+        poll.ended_by(lambda: poll.set_result(HeartbeatResponse(error_code=3)))
+        server.heartbeat = lambda request: poll
+        client = await half_closed(server, Client.heartbeat(1))
+        assert poll.done()
+        assert (await client.answer(1)).error_code == 3
+        assert await client.is_closed()
+
+    run(scenario, cancel_on_disconnect=True)
 
 
 def test_a_request_without_a_reply_is_executed_before_the_close(run):
