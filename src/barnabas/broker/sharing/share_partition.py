@@ -441,7 +441,8 @@ class SharePartition:
         """Apply a member's acknowledgements, and begin to store them.
 
         Return a future that completes when the acknowledgements are stored. The future fails with KafkaError
-        if this is not possible. Return None if the acknowledgements only renew locks.
+        if this is not possible. Return None if there is nothing to store: the acknowledgements only renew
+        locks, or the stored start offset is after all of their records.
 
         Raises:
             KafkaError: the errors of `InFlight.acknowledge`; NOT_LEADER_OR_FOLLOWER, the share partition has
@@ -458,6 +459,11 @@ class SharePartition:
         flight.start_moved(self.partition.log.log_start_offset)
         has_change = flight.acknowledge(member, acknowledgements, self._loop.time() + self.lock_seconds)
         self._dependencies.counts.acknowledged(acknowledgements)
+        if acknowledgements and acknowledgements[0].first < flight.start:
+            # The records are deleted. Until the start offset is stored, the next leader can deliver them:
+            # its log may still have them.
+            self._store_gaps()
+            has_change = has_change or flight.start > self._stored_start
         if not has_change:
             return None
         stored: asyncio.Future[None] = self._loop.create_future()

@@ -374,9 +374,13 @@ async def test_the_log_start_moves_over_records_in_flight():
     await queue.acquire("a", max_records=1)
     queue.partition.log.advance_log_start(2)
     assert await queue.acquire("b") == [(2, 3, 1)]
-    assert queue.acknowledge(0, 1) is None  # there is nothing to store about deleted records
+    stored = queue.acknowledge(0, 1)
+    assert not stored.done(), "the next leader may still have the records"
+    await stored
+    assert queue.persister.writes[-1][0] == 2
+    assert queue.acknowledge(0, 1) is None
     await queue.acknowledge(2, 3, member="b")
-    assert queue.persister.writes == [(4, 0, [])]
+    assert queue.persister.writes == [(2, 0, []), (4, 0, [])]
 
 
 @scenario
