@@ -20,6 +20,8 @@ line of an operation before the operation, with one system call. So the line sur
     seek        offsets [[topic, partition, offset], ...]: the consumer continues there
     poll        records [[topic, partition, offset, id], ...]
     commit      number, offsets [[topic, partition, offset], ...];   committed: number, ok, error
+    forget      topics {topic: number of partitions}: the client deletes its group or its offsets there;
+    forgot      ok (false: the broker has rejected it). Without this line, the outcome is unknown
     gave_up     why, seconds (of waiting), answered (whether the broker answered another client at that time),
                 states (two states of the process's transactional id from the broker, some seconds apart)
     fault       fault, target: the soak began this fault on a broker or a client
