@@ -57,8 +57,10 @@ logger = logger_of(__name__)
 
 T = TypeVar("T")
 
-#: milliseconds between two attempts to load a partition whose log cannot be opened or read now
-_LOAD_AGAIN_MS = 2_000
+#: least and most milliseconds between two attempts to load a partition whose log cannot be opened or read now
+_LOAD_AGAIN_MS, _MAX_LOAD_AGAIN_MS = 2_000, 60_000
+#: the same, as a multiple of the time that the last attempt took
+_PAUSE_FACTOR = 5
 
 _NO_PRODUCER = ProducerIdentity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
@@ -331,19 +333,23 @@ class CoordinatorRuntime(Generic[S]):
         )
 
     async def _load(self, partition: int, slot: _Slot[S], start: Offset, end: Offset) -> None:
+        loop = asyncio.get_running_loop()
+        began = None
         try:
             await resolve(self._log.committed(partition, end, slot.epoch))
             async with self._load_turn:
+                began = loop.time()
                 count = await load(self._log, partition, slot.shard, start, end, self._extends)
         except Exception as error:
-            self._load_failed(partition, slot, error)
+            self._load_failed(partition, slot, error, 0.0 if began is None else loop.time() - began)
             return
         finally:
             slot.loading = None
         logger.info("%s: loaded partition %d, %d records", self._name, partition, count)
         self._activate(slot)
 
-    def _load_failed(self, partition: int, slot: _Slot[S], error: Exception) -> None:
+    def _load_failed(self, partition: int, slot: _Slot[S], error: Exception, seconds: float = 0.0) -> None:
+        """Handle an error of a loading, which has taken this number of seconds."""
         slot.state = _State.FAILED
         if isinstance(error, KafkaError) and error.code == ErrorCode.KAFKA_STORAGE_ERROR:
             self._warnings.warn(
@@ -353,7 +359,8 @@ class CoordinatorRuntime(Generic[S]):
                 partition,
                 error.message,
             )
-            slot.timers.set("load", _LOAD_AGAIN_MS, lambda: self.elect(partition, slot.epoch))
+            pause_ms = min(max(_LOAD_AGAIN_MS, round(seconds * 1000 * _PAUSE_FACTOR)), _MAX_LOAD_AGAIN_MS)
+            slot.timers.set("load", pause_ms, lambda: self.elect(partition, slot.epoch))
         elif not isinstance(error, KafkaError):
             logger.error("%s: partition %d cannot be loaded", self._name, partition, exc_info=error)
         elif error.code not in _NOT_LED:

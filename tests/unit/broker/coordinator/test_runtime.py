@@ -443,6 +443,26 @@ def test_a_log_that_cannot_be_read_now_is_loaded_later(run, monkeypatch):
     run(scenario)
 
 
+def test_a_log_that_takes_long_until_it_cannot_be_read_is_loaded_again_after_a_longer_pause(run, monkeypatch):
+    """A segment file of a large log can be missing for good. Each attempt reads everything before it."""
+
+    async def scenario(runtime, log):
+        log.append(1, encode_batch([Record(b"a", b"5", 0)]), 0)
+        attempts = []
+
+        async def refuse(*_):
+            attempts.append(None)
+            await asyncio.sleep(3)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no such file")
+
+        monkeypatch.setattr(log, "read", refuse)
+        runtime.elect(1, 4)
+        await asyncio.sleep(3 + 5 * (15 + 3) + 1)
+        assert len(attempts) == 6
+
+    run(scenario)
+
+
 def test_a_partition_that_could_not_be_loaded_is_not_loaded_when_another_broker_leads_it(run):
     async def scenario(runtime, log):
         log.not_led = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left")
