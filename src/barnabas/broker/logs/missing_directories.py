@@ -6,7 +6,7 @@ directory has one of these states at a start:
 - *present*: `log.dirs` names it, and it could be opened.
 - *known*: a start has loaded it. From then on, each directory that was present at that start names its id
   (barnabas.log.dirs in `meta.properties`). A known directory without this property knows only itself.
-- *new*: no start has loaded it. It knows nothing.
+- *new*: no start has loaded it, or all were new and a log could not be created. It knows nothing.
 - *missing*: a present directory names its id, and it is not present. `log.dirs` may lack it, or its disk may
   not be mounted. While a directory of `log.dirs` cannot be opened, it may be this one, so none is missing.
 
@@ -157,6 +157,8 @@ class MissingDirectories:
         """Return the ids of the directories that the broker knows from now on. Call `account` first.
 
         `are_all_served` says whether the broker serves all of its partitions. If it does not, their logs can
-        be in a missing directory.
+        be in a missing directory. If all directories are new, they then stay new: the result is empty.
         """
+        if self._are_all_lost and not are_all_served:
+            return frozenset()
         return self._known if self.has_unaccounted or not are_all_served else self._present

@@ -408,6 +408,29 @@ def test_a_broker_of_a_cluster_that_has_lost_all_log_directories_leads_nothing(p
     play(scenario)
 
 
+def test_in_new_log_directories_a_replica_that_could_not_begin_anew_is_incomplete_at_the_next_start(play):
+    async def scenario(bench):
+        bench = Bench("/a", is_clustered=True)
+        await fill_and_leave_blank(bench, where=["/a"])
+        await bench.logs.stop()
+        bench.disk.rename("/a", "/away")
+        bench.disk.refuse = lambda operation, path: (
+            OSError(errno.EACCES, "x")
+            if operation == "write" and path.endswith("partition.metadata")
+            else None
+        )
+        again = await restart(bench, "/a", is_clustered=True)
+        assert served(again) == {}
+        bench.disk.refuse = None
+        await again.logs.stop()
+        for _ in range(2):
+            again = await restart(bench, "/a", is_clustered=True)
+            assert served(again) == {}
+            await again.logs.stop()
+
+    play(scenario)
+
+
 def test_partitions_that_a_new_broker_gets_later_have_no_records_to_lose(play):
     async def scenario(bench):
         bench = Bench("/a", "/b", is_clustered=True)
