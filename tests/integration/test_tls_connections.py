@@ -28,6 +28,9 @@ from barnabas.kafka.protocol.messages.produce import PartitionProduceData, Produ
 from barnabas.kafka.protocol.schema import Request
 from barnabas.kafka.records import Record, encode_batch
 
+#: the descriptors of this process
+OPEN_FILES = Path("/proc/self/fd")
+
 
 class TlsBroker:
     def __init__(self, folder: Path, **settings: str) -> None:
@@ -99,6 +102,18 @@ def test_connections_count_before_they_speak_tls(tmp_path):
         wait_until(broker.refuses_another)
         first.close()
         wait_until(lambda: not broker.refuses_another())
+
+
+@pytest.mark.skipif(not OPEN_FILES.is_dir(), reason="the system does not list open files")
+def test_a_handshake_needs_one_file_descriptor(tmp_path):
+    """The limit of connections leaves the other descriptors to the logs."""
+    with TlsBroker(tmp_path) as broker, ExitStack() as clients:
+        broker.certificate()
+        before = len([*OPEN_FILES.iterdir()])
+        for _ in range(20):
+            clients.enter_context(broker.open())
+        broker.certificate()  # the handshakes before it have begun
+        assert len([*OPEN_FILES.iterdir()]) - before <= 2 * 20 + 2
 
 
 def test_a_stop_does_not_wait_for_handshakes(tmp_path):

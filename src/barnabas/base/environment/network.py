@@ -13,6 +13,7 @@ import socket
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import ContextVar
 from typing import Any, Protocol, TypeVar
 
 from barnabas.base.environment.machine import machine_name, port_owner
@@ -193,24 +194,35 @@ class SocketNetwork:
         return machine_name()
 
 
+#: the connection whose handshake the present task starts
+_accepted: ContextVar[socket.socket | None] = ContextVar("_accepted", default=None)
+
+
 class _HandshakeObject(ssl.SSLObject):
     outgoing: ssl.MemoryBIO
+    #: None after the handshake
+    connection: socket.socket | None
 
     def do_handshake(self) -> None:
         try:
             super().do_handshake()
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
             raise
-        except ssl.SSLError as error:
-            error.alert = self.outgoing.read()  # type: ignore[attr-defined]
+        except ssl.SSLError:
+            if self.connection is not None:
+                with suppress(OSError):
+                    self.connection.send(self.outgoing.read())
+                self.connection = None
             raise
+        self.connection = None
 
 
 class ListenerContext(ssl.SSLContext):
     """A TLS context of a listener, which tells clients why it ends a handshake.
 
-    asyncio and uvloop do not send the alert of a failed handshake (RFC 8446, section 6). This context adds
-    its bytes to the exception, as the attribute `alert`, for the acceptor.
+    asyncio and uvloop do not send the alert of a failed handshake (RFC 8446, section 6). This context sends
+    it on the socket that `_TlsAcceptor` has accepted. It uses no second descriptor: the limit of connections
+    leaves the others to the logs.
     """
 
     sslobject_class = _HandshakeObject
@@ -218,6 +230,7 @@ class ListenerContext(ssl.SSLContext):
     def wrap_bio(self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, *args: Any, **options: Any) -> Any:
         wrapped = super().wrap_bio(incoming, outgoing, *args, **options)
         wrapped.outgoing = outgoing  # type: ignore[attr-defined]
+        wrapped.connection = _accepted.get()  # type: ignore[attr-defined]
         return wrapped
 
 
@@ -281,11 +294,10 @@ class _TlsAcceptor:
 
     async def _secure(self, connection: socket.socket, protocol: Any, wait: float) -> None:
         taken = False
-        second: socket.socket | None = None
+        _accepted.set(connection)
         try:
             if wait:
                 await asyncio.sleep(wait)
-            second = connection.dup()  # asyncio closes the first descriptor when the handshake fails
             taken = True
             await self._loop.connect_accepted_socket(
                 lambda: protocol, connection, ssl=self._tls(), ssl_handshake_timeout=HANDSHAKE_SECONDS
@@ -293,13 +305,7 @@ class _TlsAcceptor:
         except (Exception, asyncio.CancelledError) as error:
             if not taken:
                 connection.close()
-            if second is not None:
-                with suppress(OSError):
-                    second.send(getattr(error, "alert", b""))
             protocol.not_secured(error)
-        finally:
-            if second is not None:
-                second.close()
 
 
 _ACCEPTED_AT_ONCE = 50
