@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
+from barnabas.base.types import GROUP_METADATA_TOPIC
 from barnabas.broker.coordinator.groups.classic.group import ClassicGroup
 from barnabas.broker.coordinator.groups.classic.states import GroupState
 from barnabas.broker.coordinator.groups.consumer.group import ConsumerGroup
@@ -120,7 +121,10 @@ class _OfBroker:
     def _check_groups(self, broker: Broker) -> None:
         alive = {client.name for client in self._cast.lives if client.is_alive}
         there: dict[tuple[str, str], None] = {}
-        for _, shard in broker.groups.active_shards():
+        logs = broker.replicas._topics.get(GROUP_METADATA_TOPIC, {})
+        for index, shard in broker.groups.active_shards():
+            # else the coordinator cannot store that a member is gone
+            can_store = index in logs and not logs[index].is_under_min_isr
             for group in shard.groups.values():
                 if isinstance(group, ConsumerGroup):
                     self._check_owners(group)
@@ -130,7 +134,7 @@ class _OfBroker:
                 else:
                     continue
                 for member_id, client_id in members:
-                    if client_id not in alive:
+                    if can_store and client_id not in alive:
                         there[group.group_id, member_id] = None
         now = asyncio.get_running_loop().time()
         self._orphans = {key: self._orphans.get(key, now) for key in there}
