@@ -11,6 +11,7 @@ from typing import Any
 from barnabas.base.types import BrokerId
 from barnabas.broker.controller import partition_changes, partitions
 from barnabas.broker.controller.writes import ControllerWrites
+from barnabas.broker.logs.missing_directories import MissingDirectories
 from barnabas.broker.metadata.image import BrokerState, ClusterImage, PartitionState
 from barnabas.broker.metadata.store import Operation
 from barnabas.broker.replication.following.fetch_session import Followed
@@ -250,14 +251,30 @@ def _unclean_election() -> Iterator[None]:
         yield
 
 
+def _eligibility_without_stops(image: ClusterImage) -> partition_changes.Eligibility:
+    running = frozenset(b.id for b in image.brokers.values() if b.state is BrokerState.RUNNING)
+    leaving = frozenset(b.id for b in image.brokers.values() if b.state is BrokerState.SHUTTING_DOWN)
+    return partition_changes.Eligibility(running, running, leaving)
+
+
 @_bug("unclean-restart-stays", "a broker that stopped uncleanly stays in ISR and ELR (KIP-966)")
 def _unclean_restart_stays() -> Iterator[None]:
-    def eligibility_of(image: ClusterImage) -> partition_changes.Eligibility:
-        running = frozenset(b.id for b in image.brokers.values() if b.state is BrokerState.RUNNING)
-        leaving = frozenset(b.id for b in image.brokers.values() if b.state is BrokerState.SHUTTING_DOWN)
-        return partition_changes.Eligibility(running, running, leaving)
+    with replaced((partitions, "eligibility_of", _eligibility_without_stops)):
+        yield
 
-    with replaced((partitions, "eligibility_of", eligibility_of)):
+
+@_bug("empty-disk-counts", "a broker with an empty disk has complete replicas for itself and for others")
+def _empty_disk_counts() -> Iterator[None]:
+    begin = MissingDirectories.__init__
+
+    def beginning(self: MissingDirectories, *args: Any, **options: Any) -> None:
+        begin(self, *args, **options)
+        self._are_all_lost = False
+
+    with replaced(
+        (partitions, "eligibility_of", _eligibility_without_stops),
+        (MissingDirectories, "__init__", beginning),
+    ):
         yield
 
 
