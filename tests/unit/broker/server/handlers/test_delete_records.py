@@ -64,7 +64,9 @@ def delete(partition, offset, timeout_ms=1000):
     async def store(directory, starts):
         pass
 
-    logs = SimpleNamespace(find_directory=lambda topic_partition: "/data", store_log_starts=store)
+    logs = SimpleNamespace(
+        find_directory=lambda topic_partition: "/data", checkpoints=SimpleNamespace(store_log_starts=store)
+    )
     replicas = SimpleNamespace(find=lambda topic, index: partition)
     wanted = DeleteRecordsPartition(partition_index=0, offset=offset)
     request = DeleteRecordsRequest(
@@ -133,7 +135,8 @@ def test_a_start_is_stored_in_the_directory_to_which_the_log_has_moved_meanwhile
         directories[1] = "/c"
 
     logs = SimpleNamespace(
-        find_directory=lambda name: directories.get(name.partition), store_log_starts=store
+        find_directory=lambda name: directories.get(name.partition),
+        checkpoints=SimpleNamespace(store_log_starts=store),
     )
     replicas = SimpleNamespace(find=lambda topic, index: partitions[index])
     wanted = [DeleteRecordsPartition(partition_index=index, offset=7) for index in range(3)]
@@ -152,7 +155,8 @@ def test_a_partition_whose_log_is_deleted_meanwhile_is_unknown():
         directories.pop(1, None)
 
     logs = SimpleNamespace(
-        find_directory=lambda name: directories.get(name.partition), store_log_starts=store
+        find_directory=lambda name: directories.get(name.partition),
+        checkpoints=SimpleNamespace(store_log_starts=store),
     )
     replicas = SimpleNamespace(find=lambda topic, index: partitions[index])
     wanted = [DeleteRecordsPartition(partition_index=index, offset=7) for index in range(2)]
