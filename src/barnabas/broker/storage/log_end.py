@@ -37,7 +37,8 @@ def longest_log(ends: Mapping[K, LogEnd]) -> K:
 def may_contain(epoch_starts: Sequence[tuple[LeaderEpoch, Offset]], end: Offset, other: LogEnd) -> bool:
     """Whether a log may have all records of another log of the partition (`LeaderEpochs.contains`).
 
-    Return True also if the log's older epochs are not known, and the other log ends in one of them.
+    The log's epochs before `epoch_starts` are not known. If the other log ends in one of them, return whether
+    it ends before the first known epoch begins. Records behind that start differ from those of the other log.
 
     Args:
         epoch_starts: the latest leader epochs of the log, each with its first offset, in ascending order;
@@ -46,6 +47,8 @@ def may_contain(epoch_starts: Sequence[tuple[LeaderEpoch, Offset]], end: Offset,
         other: the end of the other log.
     """
     entries = [EpochEntry(*each) for each in epoch_starts]
-    if not entries or other.epoch < entries[0].epoch:
+    if not entries or other.epoch == NO_LEADER_EPOCH:
         return True
+    if other.epoch < entries[0].epoch:
+        return other.end <= entries[0].start_offset
     return LeaderEpochs(entries).contains(other.epoch, other.end, end)

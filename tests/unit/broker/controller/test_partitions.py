@@ -938,7 +938,9 @@ def test_of_equally_long_logs_that_of_a_replica_that_was_in_sync_leads() -> None
     ("stale", "leader"),
     [
         (ReplicaLog(LogEnd(3, 21), ((2, 0), (3, 14))), 1),  # its records of epoch 3 were never committed
+        (ReplicaLog(LogEnd(3, 21), ((3, 14),)), 1),  # seed 1300011: it knows epoch 3 alone
         (ReplicaLog(LogEnd(3, 21), ((2, 0), (3, 19))), 2),
+        (ReplicaLog(LogEnd(3, 21), ((3, 19),)), 2),
         (ReplicaLog(LogEnd(2, 21), ((2, 0),)), 2),
         (ReplicaLog(LogEnd(3, 21)), 2),  # a broker of 0.2.0 tells no epochs
     ],
@@ -946,8 +948,8 @@ def test_of_equally_long_logs_that_of_a_replica_that_was_in_sync_leads() -> None
 def test_replica_that_was_out_of_sync_leads_only_with_all_records_of_those_that_were_in_sync(
     stale: ReplicaLog, leader: int
 ) -> None:
-    """Simulation seed 600112: after a crash of all brokers, a former leader led again. A later leader had
-    appended nothing, and had committed records of an earlier epoch.
+    """Simulation seeds 600112 and 1300011: after a crash of all brokers, a former leader led again. A later
+    leader had appended nothing, and had committed records of an earlier epoch.
     """
     lost = PartitionState((2, 3, 1), (), -1, last_known_elr=(3, 1))
     logs = {1: ReplicaLog(LogEnd(2, 19)), 2: stale, 3: ReplicaLog(LogEnd(2, 15))}

@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.broker.storage.log_end import LogEnd, may_contain
 
-STARTS = [(2, 0), (3, 14), (6, 20)]
+STARTS = [(2, 5), (3, 14), (6, 20)]
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,8 @@ STARTS = [(2, 0), (3, 14), (6, 20)]
         (LogEnd(6, 30), True),
         (LogEnd(6, 31), False),
         (LogEnd(7, 31), False),
-        (LogEnd(1, 99), True),  # older epochs are not known
+        (LogEnd(1, 5), True),  # older epochs are not known
+        (LogEnd(1, 6), False),  # the other log has an older record where this one has a record of epoch 2
         (LogEnd(-1, 99), True),  # its records were removed
     ],
 )
