@@ -28,7 +28,7 @@ from soak.victims import Broker, Server, Undo
 CLIENTS = HERE
 #: the hosts of the ZooKeeper servers
 SERVERS = (101, 102, 103)
-#: beside the soak's: three replicas, and faults that are noticed within the time that a soak has
+#: in place of the soak's: three replicas, and faults that are noticed within the time that a soak has
 SETTINGS = {
     **replicated_settings(3),
     "zookeeper.session.timeout.ms": "6000",
@@ -56,7 +56,7 @@ class Cluster:
     ) -> None:
         self.ids = tuple(range(1, count + 1))
         self._directory = directory
-        self._settings = SETTINGS | dict(setting.split("=", 1) for setting in settings)
+        self._settings = broker_settings(settings)
         self._random = Random(f"{seed} cluster")
         self._disk_size = _DISK + round(minutes) * _DISK_PER_MINUTE
         self._disks: dict[int, LimitedDisk] = {}
@@ -243,6 +243,11 @@ class Cluster:
             "zookeeper.connect": ",".join(server.server.address for server in self._servers.values()),
         }
         return ProcessBroker(BrokerSettings(broker, settings, {}), self._network.launcher(broker))
+
+
+def broker_settings(given: Iterable[str]) -> dict[str, str]:
+    """Return the settings of each broker: `given`, as ``name=value``, replaced by those of a cluster."""
+    return dict(setting.split("=", 1) for setting in given) | SETTINGS
 
 
 def _all(undoes: Sequence[Undo]) -> Callable[[], object]:

@@ -23,6 +23,7 @@ from tests.zookeeper import new_chroot
 
 from barnabas.base.environment.filesystem import exists
 from barnabas.base.environment.os_filesystem import OsFileSystem
+from barnabas.base.errors import KafkaError
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.metadata.store import StoreUnavailableError
 from barnabas.broker.metadata.zookeeper.server import ZooKeeperServer
@@ -125,7 +126,14 @@ def serves_again(machine: Machine, broker: int, before: int) -> bool:
     return found["state"] == "running" and found["process"] != before
 
 
+def knows(servers: str, topic: str) -> bool:
+    with contextlib.suppress(KafkaError):
+        return bool(Admin(servers).describe_topics([topic]))
+    return False
+
+
 def leaders(servers: str, topic: str) -> dict[int, int | None]:
+    wait_for(partial(knows, servers, topic))  # another broker may have answered the creation of the topic
     (described,) = Admin(servers).describe_topics([topic])
     return {partition.partition: partition.leader for partition in described.partitions}
 

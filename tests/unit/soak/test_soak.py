@@ -14,10 +14,11 @@ from confluent_kafka import Producer
 from soak import cluster_nemesis, witness
 from soak.__main__ import parse
 from soak.checker import check, sift
+from soak.cluster import broker_settings
 from soak.disk import LimitedDisk, NoDiskError
 from soak.history import Recorder, read
 from soak.nemesis import BROKER, FILL, FILL_AND_KILL, KILL, ZOMBIE, Fault, member, schedule
-from soak.plan import slots
+from soak.plan import settings, slots
 from soak.roles.common import Draft, identity
 from soak.storm import Machine
 from tests.unit.soak.world import World
@@ -47,6 +48,13 @@ def test_without_a_disk_to_fill_the_other_faults_are_the_same():
     filled = [fault for fault in faults if fault.kind in (FILL, FILL_AND_KILL)]
     assert {fault.kind for fault in filled} == {FILL, FILL_AND_KILL}
     assert schedule(7, 3600, SLOTS, 6, has_disk=False) == [f for f in faults if f not in filled]
+
+
+def test_tombstones_of_a_cluster_outlive_the_absence_of_a_replica():
+    """Seed 3001: a paused broker kept values whose tombstones were gone elsewhere after a second."""
+    of_cluster = broker_settings(settings(0))
+    assert of_cluster["log.cleaner.delete.retention.ms"] == "120000"
+    assert of_cluster["log.cleaner.backoff.ms"] == "1000"
 
 
 def test_several_brokers_of_a_machine_are_also_killed_one_by_one():
