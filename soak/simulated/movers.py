@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from barnabas.base.errors import ErrorCode
+from barnabas.base.types import NO_BROKER
 from barnabas.broker.interbroker.errors import ChannelError
 from barnabas.kafka.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -215,7 +216,10 @@ class Move(Client):
 
 
 class Unregister(Client):
-    """Unregisters brokers that do not run. They return later, like brokers that stopped uncleanly."""
+    """Unregisters brokers that do not run, unless a partition has no leader: it can wait for one of them.
+
+    They return later, like brokers that stopped uncleanly: they are no longer members of an ELR.
+    """
 
     role = "unregister"
 
@@ -223,7 +227,9 @@ class Unregister(Client):
         while not self.stopping:
             await self.rest()
             with contextlib.suppress(ChannelError):
-                response = await self.ask(MetadataRequest(topics=[]))
+                response = await self.ask(MetadataRequest(topics=None))
+                if any(part.leader_id == NO_BROKER for topic in response.topics for part in topic.partitions):
+                    continue
                 there = {broker.node_id for broker in response.brokers}
                 for broker in self.stage.broker_ids:
                     if broker not in there:
