@@ -43,7 +43,7 @@ def _judged(history: History, source: ShareRecord, found: Sequence[DeadLetter]) 
 def _lost(history: History) -> Iterator[Finding]:
     """Yield a finding for each finished record that no member can have accepted, and that has no dead letter.
 
-    A record that the log does not have any more needs no dead letter.
+    A record that the log lacks, or that a leader may have deleted for a time, needs no dead letter.
     """
     for group, starts in history.shares.start_offsets.items():
         settings = history.shares.settings[group]
@@ -51,7 +51,7 @@ def _lost(history: History) -> Iterator[Finding]:
             log = history.log(place, settings.isolation)
             if log is None or place[0] in history.removals:
                 continue
-            for offset in must_be_received(history, place, log, 0, start):
+            for offset in must_be_received(history, place, log, history.may_be_deleted_to(place), start):
                 source = group, place, offset
                 deliveries = history.shares.deliveries.get(source, ())
                 if source not in history.shares.letters and not any(map(_may_be_accepted, deliveries)):

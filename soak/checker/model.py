@@ -286,6 +286,14 @@ class History:
     def log(self, place: Place, isolation: str) -> Log | None:
         return self.logs.get((place, isolation))
 
+    def may_be_deleted_to(self, place: Place) -> int:
+        """Return the highest offset in a DeleteRecords, also in one that failed; 0 if there was none.
+
+        A leader deletes records before its followers do. If it fails first, the next leader has them again. A
+        share group does not go back to them.
+        """
+        return max((deletion.offset for deletion in self.deletions.get(place, ())), default=0)
+
     def may_be_removed(self, topic: str, since: int) -> bool:
         """Return whether a deletion of the topic can have taken effect after `since`."""
         return any(removal.done > since for removal in self.removals.get(topic, ()))

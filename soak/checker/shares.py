@@ -170,7 +170,7 @@ def _unfinished(history: History, group: str, place: Place, start: int) -> Itera
         )
     deletions = history.commits.get((group, place), ())
     anew = max((each.at for each in deletions if each.outcome is Outcome.OK), default=-1)
-    for offset in must_be_received(history, place, log, 0, start):
+    for offset in must_be_received(history, place, log, history.may_be_deleted_to(place), start):
         known = history.shares.deliveries.get((group, place, offset), [])
         deliveries = [each for each in known if each.at > anew]
         if not _may_be_finished(history, group, deliveries, settings.limit):

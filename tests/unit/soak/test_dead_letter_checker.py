@@ -68,6 +68,19 @@ def test_a_rejected_record_that_the_log_does_not_have_any_more_needs_no_dead_let
     assert jobs.found() == []
 
 
+def test_a_record_that_a_leader_deleted_for_a_time_needs_no_dead_letter():
+    """Simulation seed 1700022: a DeleteRecords failed, and the next leader had the record again."""
+    jobs = rejected()
+    jobs.world.delete(A, 1, undone=True)
+    assert jobs.found() == []
+
+
+def test_a_record_behind_those_that_a_leader_deleted_for_a_time_needs_a_dead_letter():
+    jobs = rejected()
+    jobs.world.delete(A, 0, undone=True)
+    assert jobs.found() == ["dead-letter-lost"]
+
+
 def test_a_rejected_record_has_two_dead_letters():
     jobs = rejected()
     jobs.bury(0)

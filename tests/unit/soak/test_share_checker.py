@@ -244,6 +244,14 @@ def test_record_before_the_start_offset_that_no_member_has_finished():
     assert jobs.found(start=1) == ["lost-in-share-group"]
 
 
+def test_released_record_that_a_leader_deleted_for_a_time_is_not_delivered_again():
+    jobs = Jobs(limit=3)
+    jobs.fetch("one", (0, 1))
+    jobs.acknowledge("one", (0, RELEASE))
+    jobs.world.delete(A, 1, undone=True)
+    assert jobs.found(start=1) == []
+
+
 def test_record_that_was_delivered_to_its_limit_is_given_up():
     jobs = Jobs(limit=3)
     jobs.fetch("one", (0, 2))

@@ -62,10 +62,16 @@ class World:
         log = self.logs[place]
         return next((o for o, (_, _, t) in enumerate(log) if t and t["state"] == "open"), len(log))
 
-    def delete(self, place: Place, offset: int, *, answered: bool = True) -> None:
-        """Let an administrator delete the records before `offset`."""
+    def delete(self, place: Place, offset: int, *, answered: bool = True, undone: bool = False) -> None:
+        """Let an administrator delete the records before `offset`.
+
+        An `undone` deletion has failed, and the next leader has the records again.
+        """
         number = next(self._deletes)
         self.note("keep", "delete", number=number, offsets=[[*place, offset]])
+        if undone:
+            self.note("keep", "deleted", number=number, ok=False, error="REQUEST_TIMED_OUT")
+            return
         self.starts[place] = max(self.starts[place], min(offset, len(self.logs[place])))
         if answered:
             self.note("keep", "deleted", number=number, ok=True, error=None)
