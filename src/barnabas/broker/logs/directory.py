@@ -47,7 +47,7 @@ from barnabas.broker.storage.checkpoints import (
 from barnabas.broker.storage.damage import keep_damaged, read_small_file
 from barnabas.broker.storage.environment import LogEnvironment
 from barnabas.broker.storage.harm import hint_of, may_pass
-from barnabas.broker.storage.incomplete import Mark, read_mark, write_mark
+from barnabas.broker.storage.incomplete import Mark, read_mark, remove_mark, write_mark
 from barnabas.broker.storage.log import PartitionLog
 from barnabas.broker.storage.log_files import LOG
 from barnabas.broker.storage.open_files import OpenFiles
@@ -316,12 +316,16 @@ class LogDirectory:
         """Return the topic id in a partition's folder: zero if unknown, None if the folder is empty.
 
         A file in the folder can mark the replica as incomplete. In a cluster, also store the content of this
-        file in `marks`.
+        file in `marks`. Remove the file if it is of a deleted topic of the same name.
         """
         opened = self.logs.get(topic_partition)
         topic_id = self._read_topic_id(path) if opened is None else opened.topic_id
         if self._is_clustered and (mark := read_mark(self.env.fs, path)) is not None:
-            self.marks[topic_partition] = mark
+            if mark.is_of(topic_id):
+                self.marks[topic_partition] = mark
+            else:
+                logger.info("%s: removing the mark of a deleted topic that its replica is incomplete", path)
+                remove_mark(self.env.fs, path)
         return topic_id
 
     def _identify_late(self, topic_partition: TopicPartition, topic_id: TopicId, path: str) -> None:

@@ -96,7 +96,8 @@ class IncompleteReplicas:
         replica = self._replicas.get(opened.topic_partition)
         if replica is None or replica.opened is not opened:
             return
-        mark = replica.mark._replace(is_emptied=True)
+        # The topic can be deleted during the write: the mark then names the topic in whose folder it is not.
+        mark = replica.mark._replace(is_emptied=True, topic_id=replica.topic_id)
         files = opened.files
         try:
             await self._disk.run(write_mark, files.env.fs, files.path, mark)

@@ -13,6 +13,7 @@ import json
 from typing import NamedTuple
 
 from barnabas.base.environment.filesystem import FileSystem, replace_file
+from barnabas.base.types import ZERO_TOPIC_ID, TopicId
 from barnabas.broker.storage.damage import read_small_file
 
 FILE_NAME = "barnabas-incomplete"
@@ -30,13 +31,24 @@ class Mark(NamedTuple):
     is_emptied: bool = False
     #: ids of the missing log directories, if its records can be in one of them
     directories: tuple[str, ...] = ()
+    #: id of the replica's topic, 16 bytes; empty if the writer did not know it
+    topic_id: TopicId = b""
+
+    def is_of(self, topic_id: TopicId | None) -> bool:
+        """Whether this can be the mark of a replica of this topic; None means that its id is not known.
+
+        A mark can be written while its topic is deleted, and another topic of the same name gets the folder.
+        """
+        return not self.topic_id or topic_id in (None, ZERO_TOPIC_ID, self.topic_id)
 
 
 def encode_mark(mark: Mark) -> bytes:
     """Return the content of a `barnabas-incomplete` file."""
-    content = {"version": 0, "reason": mark.reason, "emptied": mark.is_emptied}
+    content: dict[str, object] = {"version": 0, "reason": mark.reason, "emptied": mark.is_emptied}
     if mark.directories:
         content["directories"] = mark.directories
+    if mark.topic_id:
+        content["topic_id"] = mark.topic_id.hex()
     return json.dumps(content).encode()
 
 
@@ -45,7 +57,8 @@ def decode_mark(content: bytes) -> Mark:
     try:
         found = json.loads(content)
         reason, is_emptied = str(found["reason"]), found["emptied"] is True
-        return Mark(reason, is_emptied, tuple(map(str, found.get("directories", ()))))
+        directories = tuple(map(str, found.get("directories", ())))
+        return Mark(reason, is_emptied, directories, bytes.fromhex(found.get("topic_id", "")))
     except (ValueError, KeyError, TypeError):
         return Mark("its mark is damaged")
 

@@ -23,7 +23,7 @@ from barnabas.broker.config import BrokerConfig, TopicConfig
 from barnabas.broker.logs import LogDirectory, manager
 from barnabas.broker.logs.manager import LogManager, files_for_connections
 from barnabas.broker.storage import checkpoints
-from barnabas.broker.storage.incomplete import Mark, write_mark
+from barnabas.broker.storage.incomplete import Mark, read_mark, write_mark
 from barnabas.broker.storage.retention import delete_old_segments
 from barnabas.broker.storage.truncation import truncate_fully_and_start_at, truncate_to
 from barnabas.kafka.records import Record, encode_batch
@@ -754,6 +754,35 @@ def test_a_mark_read_late_counts(play):
         opened = again.logs.get(TopicPartition("t", 0))
         assert incomplete(again) == ["t-0"] and again.logs.must_be_emptied(opened)
         again.logs.close()
+
+    play(scenario, "/a")
+
+
+def test_a_mark_that_is_written_while_its_topic_is_deleted_does_not_count_for_the_next_topic(play):
+    """Simulation seed 1202095: after a kill of all brokers, the next topic had no leader."""
+
+    async def scenario(bench):
+        bench.create("t", records=3)
+        bench.logs.close()
+        write_mark(bench.disk, "/a/t-0", Mark("it was repaired"))
+        again = Bench("/a", disk=bench.disk, is_clustered=True)
+        await again.logs.load(hosted("t"), lambda _: CONFIG)
+        deleted = again.logs.get(TopicPartition("t", 0))
+        again.disk.refuse = lambda _, path: recreate(again) if "incomplete" in path else None
+        await again.logs.note_emptied(deleted)
+        assert read_mark(again.disk, "/a/t-0") is not None
+        again.logs.close()
+        after = Bench("/a", disk=bench.disk, is_clustered=True)
+        await after.logs.load({TopicPartition("t", 0): b"u" * 16}, lambda _: CONFIG)
+        assert after.logs.get(TopicPartition("t", 0)) is not None
+        assert incomplete(after) == []
+        assert read_mark(after.disk, "/a/t-0") is None
+        after.logs.close()
+
+    def recreate(bench):
+        bench.disk.refuse = None
+        bench.logs.delete(TopicPartition("t", 0))
+        append(bench, bench.logs.create(TopicPartition("t", 0), b"u" * 16, CONFIG))
 
     play(scenario, "/a")
 
