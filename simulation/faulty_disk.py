@@ -119,7 +119,7 @@ class FaultyDisk:
     Attributes:
         changes_left: the number of changes (of bytes, names, or what is fsynced) before a power cut. The next
             change and every later call raise PowerCut. None means no power cut.
-        space: the free bytes; None means no limit.
+        space: the free bytes; None means no limit. With 0, no folder can be made.
         max_at_once: the largest number of bytes that one write accepts; None means all.
         refuse: called before each operation with its name (a method of `FileSystem` or `File`, "write" and
             "read" for short) and the path. If it returns an error, the operation raises it and does nothing.
@@ -214,6 +214,8 @@ class FaultyDisk:
         for name in _names(path):
             node = folder.current.get(name)
             if node is None:
+                if self.space == 0:
+                    raise OSError(errno.ENOSPC, "the disk is full", path)
                 node = _Folder()
                 folder.change({name: node})
                 made = True

@@ -192,14 +192,20 @@ class JournalCopies:
         """
         with contextlib.ExitStack() as on_failure:
             locks = {}
+            failures = []
             for folder in folders:
-                lock = _lock(fs, folder)
-                if lock is not None:
+                try:
+                    lock = _lock(fs, folder)
+                except OSError as error:
+                    reason = f"{folder} cannot hold a copy of the metadata: {error.strerror or error}"
+                    log.error("%s", reason)
+                    failures.append(reason + hint_of(error))
+                else:
                     locks[folder] = lock
                     on_failure.callback(lock.release)
             usable = list(locks)
             if not usable:
-                raise StoreUnavailableError(f"log.dirs: none of {', '.join(folders)} can be used")
+                raise StoreUnavailableError("; ".join(failures))
             found = find_copies(fs, folders, usable)
             best = choose(found)
             journal = None if best is None else best.journal
@@ -403,13 +409,12 @@ def _is_same(journal: Journal, other: Journal) -> bool:
     )
 
 
-def _lock(fs: FileSystem, folder: str) -> Lock | None:
+def _lock(fs: FileSystem, folder: str) -> Lock:
     """Create and lock a folder for a copy of the journal.
-
-    If the file system does not allow this, log the reason and return None.
 
     Raises:
         StoreUnavailableError: another process has the lock.
+        OSError: the file system does not allow this.
     """
     try:
         make_durable_directory(fs, folder)
@@ -419,9 +424,6 @@ def _lock(fs: FileSystem, folder: str) -> Lock | None:
         raise StoreUnavailableError(
             f"the metadata in {folder} is in use by another broker: stop it first"
         ) from error
-    except OSError as error:
-        log.error("%s cannot hold a copy of the metadata: %s", folder, error.strerror or error)
-        return None
 
 
 def _changed(nodes: dict[str, StoreNode], changes: Sequence[Change]) -> dict[str, StoreNode]:

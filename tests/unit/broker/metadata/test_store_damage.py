@@ -400,7 +400,7 @@ def test_copies_in_the_old_places_stay_until_the_new_ones_are_written() -> None:
     copies = JournalCopies.open(disk, ["/a", "/b"], system_random())
     copies.commit(add("/kept"), 1)
     copies.close()
-    disk.space = 0
+    disk.space = 1  # enough for the folders
     with pytest.raises(StoreUnavailableError, match="full"):
         JournalCopies.open(disk, ["/c", "/d", "/a", "/b"], system_random())
     disk.space = None
