@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from barnabas.base.types import NO_BROKER, BrokerId, TopicId, TopicPartition, topic_id_from_str
 from barnabas.broker.metadata import znodes
-from barnabas.broker.metadata.image import PartitionState
+from barnabas.broker.metadata.image import Admission, PartitionState
 from barnabas.broker.metadata.store import Operation
 from barnabas.broker.metadata.tree import Change
 from soak.simulated.plan import LEAST_IN_SYNC
@@ -80,12 +80,12 @@ class Decisions:
                 elif len(parts) == 4:
                     self._state_changed(TopicPartition(parts[0], int(parts[2])), change)
 
-    def _admitted(self, epochs: Mapping[BrokerId, int]) -> None:
+    def _admitted(self, admissions: Mapping[BrokerId, Admission]) -> None:
         """Note that the controller has admitted these registrations: their replicas in an ISR are complete
         again.
         """
         for broker_id, name in list(self._suspects):
-            if epochs.get(broker_id) == self._registered.get(broker_id):
+            if broker_id in admissions and admissions[broker_id].epoch == self._registered.get(broker_id):
                 del self._suspects[broker_id, name]
 
     def _topic_changed(self, name: str, change: Change) -> None:

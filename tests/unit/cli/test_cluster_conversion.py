@@ -14,6 +14,7 @@ from barnabas.base.environment.environment import Environment
 from barnabas.base.environment.randomness import system_random
 from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.embedded import EmbeddedStore
+from barnabas.broker.metadata.image import Admission
 from barnabas.broker.metadata.opening import prepare
 from barnabas.broker.metadata.store import Create, NoNodeError, Set, StoreUnavailableError
 from barnabas.broker.storage.checkpoints import decode_properties
@@ -198,6 +199,7 @@ def in_store(folder, work):
 def test_only_brokers_without_partitions_leave_the_metadata(tmp_path):
     folder = ClusterFolder(tmp_path)
     topic = znodes.topic("orders")
+    admitted = {broker: Admission(broker + 3) for broker in (1, 2, 3)}
 
     async def fill(store):
         await prepare(store, system_random())
@@ -205,7 +207,7 @@ def test_only_brokers_without_partitions_leave_the_metadata(tmp_path):
         await store.multi(
             [
                 Create(topic, znodes.encode_topic(assignment)),
-                Set(znodes.BROKER_EPOCHS, znodes.encode_broker_epochs({1: 4, 2: 5, 3: 6})),
+                Set(znodes.BROKER_EPOCHS, znodes.encode_broker_epochs(admitted)),
                 Create(f"{znodes.DELETED_TOPICS}/a", znodes.encode_deleted_topic([1, 3])),
                 Create(f"{znodes.DELETED_TOPICS}/b", znodes.encode_deleted_topic([2, 3])),
             ]
@@ -232,7 +234,7 @@ def test_only_brokers_without_partitions_leave_the_metadata(tmp_path):
         conversion.require_drained(folder, [3], [1, 2])
     in_store(folder, drain)
     conversion.require_drained(folder, [3, 2], [1])
-    assert in_store(folder, left) == ({1: 4}, {1})
+    assert in_store(folder, left) == ({1: Admission(4)}, {1})
 
 
 def test_an_import_says_at_once_that_no_zookeeper_answers(tmp_path):

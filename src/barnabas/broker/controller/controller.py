@@ -373,7 +373,7 @@ class Controller:
 
     def _note_admission(self, image: ClusterImage) -> None:
         epoch = self.registration.epoch
-        if image.admitted.get(self._broker.id) == epoch:
+        if image.is_admitted(self._broker.id) and image.brokers[self._broker.id].epoch == epoch:
             self.registration.admitted(epoch)
             self._admitted.set()
 

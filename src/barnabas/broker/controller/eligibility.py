@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from barnabas.base.types import BrokerId, TopicPartition
 from barnabas.broker.controller.partition_changes import Eligibility
-from barnabas.broker.metadata.image import BrokerState, ClusterImage
+from barnabas.broker.metadata.image import Admission, BrokerImage, BrokerState, ClusterImage
 
 _NONE: Mapping[TopicPartition, frozenset[BrokerId]] = MappingProxyType({})
 
@@ -29,10 +29,22 @@ def eligibility_of(image: ClusterImage) -> Eligibility:
         unclean=frozenset(
             broker.id
             for broker in registered
-            if broker.id not in known
-            and (broker.previous_epoch == -1 or broker.previous_epoch != image.admitted.get(broker.id))
+            if broker.id not in known and _may_have_lost_records(broker, image.admitted.get(broker.id))
         ),
     )
+
+
+def _may_have_lost_records(broker: BrokerImage, admission: Admission | None) -> bool:
+    """Whether a broker can have stopped uncleanly after its last admission, by its next registration.
+
+    It has not if its process is the same, or if a clean stop saved the epoch of the admission. A process can
+    miss its admission: its session ends before it has read this from the store.
+    """
+    if admission is None:
+        return True
+    if broker.incarnation and broker.incarnation == admission.incarnation:
+        return False
+    return broker.previous_epoch != admission.epoch
 
 
 def known_brokers(image: ClusterImage) -> frozenset[BrokerId]:

@@ -27,7 +27,7 @@ from barnabas.broker.controller.unclean_elections import UncleanElections
 from barnabas.broker.controller.writes import ControllerWrites
 from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.configs import ConfigResolver
-from barnabas.broker.metadata.image import BrokerState, ClusterImage, ImageDelta, PartitionState
+from barnabas.broker.metadata.image import Admission, BrokerState, ClusterImage, ImageDelta, PartitionState
 from barnabas.broker.metadata.loader import MetadataLoader
 from barnabas.broker.metadata.store import Set, StoreError, StoreUnavailableError
 
@@ -243,12 +243,14 @@ class PartitionControl:
         return await self._writes.write_batches([self._writes.state_change(*each) for each in changes])
 
     async def _admit(self, image: ClusterImage) -> None:
-        """Store the epoch of each running broker as admitted.
+        """Store that the registration of each running broker is admitted.
 
         The caller must have stored the new states of all partitions before.
         """
-        epochs = {b.id: b.epoch for b in image.brokers.values() if b.state is BrokerState.RUNNING}
-        admitted = {**image.admitted, **epochs}
+        admitted = dict(image.admitted)
+        for broker in image.brokers.values():
+            if broker.state is BrokerState.RUNNING:
+                admitted[broker.id] = Admission(broker.epoch, broker.incarnation)
         if admitted != image.admitted:
             await self._writes.write([Set(znodes.BROKER_EPOCHS, znodes.encode_broker_epochs(admitted))])
 

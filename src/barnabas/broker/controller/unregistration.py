@@ -31,7 +31,7 @@ class UnregistrationControl:
         async with self._writes.answering() as image:
             if broker in image.brokers:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"broker {broker} is alive: stop it first")
-            left = {known: epoch for known, epoch in image.admitted.items() if known != broker}
+            left = {known: each for known, each in image.admitted.items() if known != broker}
             if len(left) == len(image.admitted):
                 raise KafkaError(
                     ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker} is not currently registered"

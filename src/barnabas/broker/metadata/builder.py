@@ -20,7 +20,14 @@ from barnabas.base.types import NO_BROKER, BrokerId, TopicId, topic_id_from_str
 from barnabas.broker.logins.delegation_tokens import DelegationToken
 from barnabas.broker.metadata import acl_nodes, token_nodes, znodes
 from barnabas.broker.metadata.features import FinalizedFeatures
-from barnabas.broker.metadata.image import BrokerImage, ClusterImage, ImageDelta, PartitionState, TopicImage
+from barnabas.broker.metadata.image import (
+    Admission,
+    BrokerImage,
+    ClusterImage,
+    ImageDelta,
+    PartitionState,
+    TopicImage,
+)
 from barnabas.broker.metadata.store import DamagedNodeError, MetadataStore, StoreNode
 from barnabas.broker.quotas import DEFAULT, QuotaEntity, QuotaKind
 from barnabas.kafka.security.acls import Acls, ResourcePattern
@@ -259,7 +266,7 @@ class ImageBuilder:
         )
         return max(before, last)
 
-    async def _admitted(self) -> Mapping[BrokerId, int]:
+    async def _admitted(self) -> Mapping[BrokerId, Admission]:
         node = await self._store.exists(znodes.BROKER_EPOCHS)
         if node is None:
             return self._before.admitted

@@ -44,6 +44,15 @@ class BrokerState(Enum):
     SHUTTING_DOWN = "shutting down"
 
 
+class Admission(NamedTuple):
+    """A registration that the controller has admitted: all partitions have the states that follow from it."""
+
+    #: the broker epoch of the registration
+    epoch: int
+    #: `BrokerImage.incarnation` of the registration
+    incarnation: str = ""
+
+
 class BrokerImage(NamedTuple):
     """A live broker and its registration. The broker epoch grows with every registration (KIP-380)."""
 
@@ -58,6 +67,8 @@ class BrokerImage(NamedTuple):
     failed_log_dirs: tuple[str, ...] = ()
     #: the broker's previous epoch if that ended cleanly (KIP-966), else -1
     previous_epoch: int = -1
+    #: random id of the broker's process; empty from a broker of 0.2.0
+    incarnation: str = ""
     #: whether the broker reaches the store, but neither the controller nor its followers
     is_isolated: bool = False
     #: the broker's replicas that lack acknowledged records, until they have copied these again
@@ -142,8 +153,8 @@ class ClusterImage(NamedTuple):
     #: the last producer id that a controller has handed out, as far as this broker has seen; -1 for none
     last_producer_id: int = -1
     brokers: Mapping[BrokerId, BrokerImage] = _NOTHING
-    #: the last admitted epoch of each broker; a broker with another epoch is out of sync everywhere
-    admitted: Mapping[BrokerId, int] = _NOTHING
+    #: the last admission of each broker; a broker with another epoch is out of sync everywhere
+    admitted: Mapping[BrokerId, Admission] = _NOTHING
     topics: Mapping[str, TopicImage] = _EMPTY
     topic_names: Mapping[TopicId, str] = _EMPTY
     #: the dynamic settings of topics, as text, by topic
@@ -173,8 +184,8 @@ class ClusterImage(NamedTuple):
 
         Before that, the broker is out of sync in all of its partitions.
         """
-        registered = self.brokers.get(broker)
-        return registered is not None and self.admitted.get(broker) == registered.epoch
+        registered, admission = self.brokers.get(broker), self.admitted.get(broker)
+        return registered is not None and admission is not None and admission.epoch == registered.epoch
 
     def topic_by_id(self, topic_id: TopicId) -> TopicImage | None:
         name = self.topic_names.get(topic_id)

@@ -7,7 +7,7 @@ Paths and JSON are those of Apache Kafka on ZooKeeper (``ZkData``).
     /controller (ephemeral)                     the id of the controller
     /controller_epoch                           the number of controllers so far
     /brokers/ids/ID (ephemeral)                 a live broker: endpoints, rack, features, state, failed disks
-    /brokers/epochs                             the last epoch of each broker that the controller has admitted
+    /brokers/epochs                             the last admitted registration of each broker
     /brokers/topics/TOPIC                       a topic's id, each partition's replicas, reassignments
     /brokers/topics/TOPIC/partitions/P/state    a partition's leader, epochs, ISR and ELR
     /config/topics/TOPIC                        a topic's settings
@@ -38,6 +38,7 @@ from barnabas.base.text import quoted
 from barnabas.base.types import BrokerId, TopicId, topic_id_from_str, topic_id_to_str
 from barnabas.broker.metadata import acl_nodes, token_nodes
 from barnabas.broker.metadata.image import (
+    Admission,
     BrokerEndpoint,
     BrokerImage,
     BrokerState,
@@ -238,6 +239,7 @@ def encode_broker(image: BrokerImage, now_ms: int) -> bytes:
             "state": image.state.value,
             "failed_log_dirs": image.failed_log_dirs,
             "previous_epoch": image.previous_epoch,
+            "incarnation": image.incarnation,
             "isolated": image.is_isolated,
             "incomplete_replicas": _by_topic(image.incomplete_replicas),
         }
@@ -269,6 +271,7 @@ def decode_broker(broker_id: BrokerId, node: StoreNode) -> BrokerImage:
         features={name: (each["min_version"], each["max_version"]) for name, each in features.items()},
         failed_log_dirs=tuple(value.get("failed_log_dirs", ())),
         previous_epoch=value.get("previous_epoch", -1),
+        incarnation=value.get("incarnation", ""),
         is_isolated=value.get("isolated", False),
         incomplete_replicas=frozenset(
             (topic_id_from_str(topic_id), number)
@@ -278,12 +281,23 @@ def decode_broker(broker_id: BrokerId, node: StoreNode) -> BrokerImage:
     )
 
 
-def encode_broker_epochs(epochs: Mapping[BrokerId, int]) -> bytes:
-    return _dump({"version": 1, "epochs": {str(broker): epoch for broker, epoch in sorted(epochs.items())}})
+def encode_broker_epochs(admitted: Mapping[BrokerId, Admission]) -> bytes:
+    return _dump(
+        {
+            "version": 1,
+            "epochs": {str(broker): each.epoch for broker, each in sorted(admitted.items())},
+            "incarnations": {str(broker): each.incarnation for broker, each in sorted(admitted.items())},
+        }
+    )
 
 
-def decode_broker_epochs(data: bytes) -> dict[BrokerId, int]:
-    return {int(broker): epoch for broker, epoch in json.loads(data)["epochs"].items()}
+def decode_broker_epochs(data: bytes) -> dict[BrokerId, Admission]:
+    value = json.loads(data)
+    incarnations = value.get("incarnations") or {}
+    return {
+        int(broker): Admission(epoch, incarnations.get(broker, ""))
+        for broker, epoch in value["epochs"].items()
+    }
 
 
 class Reassignment(NamedTuple):

@@ -183,7 +183,7 @@ async def _forget(store: MetadataStore, brokers: frozenset[BrokerId], kept: Coll
     epochs = await store.exists(znodes.BROKER_EPOCHS)
     if epochs is not None:
         left = znodes.decoded(znodes.BROKER_EPOCHS, znodes.decode_broker_epochs, epochs.data)
-        left = {broker: epoch for broker, epoch in left.items() if broker not in brokers}
+        left = {broker: each for broker, each in left.items() if broker not in brokers}
         operations.append(Set(znodes.BROKER_EPOCHS, znodes.encode_broker_epochs(left)))
     deleted = [f"{znodes.DELETED_TOPICS}/{name}" for name in await store.children(znodes.DELETED_TOPICS)]
     for path, node in zip(deleted, await store.read(deleted), strict=True):

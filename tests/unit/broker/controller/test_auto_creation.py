@@ -11,7 +11,7 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.controller import AutoCreation
-from barnabas.broker.metadata.image import BrokerImage, ClusterImage
+from barnabas.broker.metadata.image import Admission, BrokerImage, ClusterImage
 from barnabas.kafka.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 
 INTERNAL = [GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC]
@@ -37,7 +37,7 @@ class Controller:
 def view_in(running, known, **settings):
     """Return the view of a cluster in which `running` of the `known` brokers run."""
     brokers = {number: BrokerImage(number, (), epoch=number) for number in range(running)}
-    image = ClusterImage(brokers=brokers, admitted={number: number for number in range(known)})
+    image = ClusterImage(brokers=brokers, admitted={number: Admission(number) for number in range(known)})
     return view_of(image, config=BrokerConfig(**settings))
 
 

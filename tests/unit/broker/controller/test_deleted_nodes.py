@@ -98,7 +98,7 @@ def test_registration_that_is_deleted_is_made_again_and_the_broker_admitted() ->
             before = members[0].image.brokers[victim].epoch
             await operator.delete(znodes.broker(victim))
             async with asyncio.timeout(60):
-                while (image := members[2].image).admitted.get(victim, 0) <= before:
+                while (image := members[2].image).admitted[victim].epoch <= before:
                     await asyncio.sleep(0.01)
             assert image.brokers[victim].state is BrokerState.RUNNING
             assert image.topics["t"].partitions[0].leader != -1

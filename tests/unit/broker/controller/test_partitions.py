@@ -212,6 +212,26 @@ def test_unclean_restart_leaves_isr_and_elr() -> None:
     play(scenario)
 
 
+@pytest.mark.parametrize(("incarnation", "elr"), [("a", (3,)), ("b", ()), ("", ())])
+def test_broker_that_missed_its_last_admission_has_lost_nothing_if_its_process_is_the_same(
+    incarnation: str, elr: tuple[int, ...]
+) -> None:
+    """Simulation seed 1201110: the session of a paused broker ended before it saw that it was admitted."""
+
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.make_topic((2, 3), min_isr=2)
+        epoch = await cluster.stop(3)
+        await cluster.start(3, previous_epoch=epoch, incarnation="a")
+        await until(lambda: cluster.controller.image.is_admitted(3))
+        await cluster.has(isr=(2,), elr=(3,))
+        await cluster.stop(3)
+        await cluster.start(3, previous_epoch=epoch, incarnation=incarnation)
+        await until(lambda: cluster.controller.image.is_admitted(3))
+        await cluster.has(isr=(2,), elr=elr)
+
+    play(scenario)
+
+
 def test_only_replica_leads_again_after_an_unclean_stop() -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.make_topic((2,))

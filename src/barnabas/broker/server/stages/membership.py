@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from barnabas.base.environment.randomness import new_uuid
 from barnabas.base.tasks import first
 from barnabas.base.types import BrokerId
 from barnabas.broker.controller import Controller
@@ -82,6 +83,7 @@ def _registration(foundation: Foundation, binding: Binding, logs: Logs) -> Broke
         features={name: (feature.lowest, feature.highest) for name, feature in SUPPORTED.items()},
         failed_log_dirs=tuple(manager.failed_directories),
         previous_epoch=manager.previous_epoch,
+        incarnation=new_uuid(foundation.environment.random).hex,
         incomplete_replicas=manager.incomplete.registered,
     )
 

@@ -3,12 +3,12 @@
 import pytest
 from tests.views import view_of
 
-from barnabas.broker.metadata.image import BrokerImage, ClusterImage
+from barnabas.broker.metadata.image import Admission, BrokerImage, ClusterImage
 from barnabas.broker.metadata.store import SessionState
 from barnabas.broker.server.monitoring.health import SHUTTING_DOWN, Health
 from barnabas.broker.server.monitoring.sources import SessionHistory
 
-ADMITTED = ClusterImage(brokers={1: BrokerImage(1, (), epoch=7)}, admitted={1: 7})
+ADMITTED = ClusterImage(brokers={1: BrokerImage(1, (), epoch=7)}, admitted={1: Admission(7)})
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_a_running_broker_that_is_admitted_is_ready(health):
 
 
 def test_a_broker_with_another_epoch_is_not_admitted(view, health):
-    view.image = ADMITTED._replace(admitted={1: 6})
+    view.image = ADMITTED._replace(admitted={1: Admission(6)})
     assert "admitted" in health.reasons()[0]
 
 
