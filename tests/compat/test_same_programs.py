@@ -1,4 +1,4 @@
-"""Programs for kafka-python and aiokafka see the same with Barnabas and with Apache Kafka.
+"""Programs for kafka-python, aiokafka and confluent-kafka see the same with Barnabas and with Apache Kafka.
 
 A step of a program is a call of its client. The program sees the result, or the exception with its class and
 whether it is retriable, and it sees how long the call waits. Error texts of brokers may differ.
@@ -15,6 +15,11 @@ import pytest
 from tests.certificates import Certificates, make
 from tests.compat.programs import (
     aiokafka_programs,
+    confluent_admin,
+    confluent_consumers,
+    confluent_groups,
+    confluent_producers,
+    confluent_transactions,
     kafka_python_admin,
     kafka_python_consumers,
     kafka_python_producers,
@@ -31,6 +36,11 @@ PROGRAMS = [
         kafka_python_consumers,
         kafka_python_admin,
         aiokafka_programs,
+        confluent_producers,
+        confluent_transactions,
+        confluent_consumers,
+        confluent_groups,
+        confluent_admin,
         logins,
     )
     for name, program in vars(module).items()

@@ -36,6 +36,9 @@ class _AllProtocols:
     def common(self) -> tuple[str, ...]:
         return (
             *SHARE_GROUP,
+            # a member of a consumer group learns of its partitions by a heartbeat
+            "group.consumer.min.heartbeat.interval.ms=500",
+            "group.consumer.heartbeat.interval.ms=500",
             "ssl.keystore.type=PEM",
             f"ssl.keystore.location={self.certificates.server}",
             "ssl.truststore.type=PEM",

@@ -9,7 +9,10 @@ import inspect
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Future
 from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition, Uuid
 
 #: a user notices such a difference of waits, in seconds; a busy machine makes smaller ones
 SLOW_SECONDS = 3.0
@@ -18,7 +21,7 @@ _NOW_MS = 600_000
 # What each broker or client makes up: ids of members, topics and clusters.
 _MADE_UP = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-    r"""|^[\w-]{22}$|(?<=['"])[\w-]{22}(?=['"])"""
+    r"""|^[\w+/-]{22}$|(?<=['"])[\w-]{22}(?=['"])"""
 )
 # Times and object ids in a client's texts.
 _SECONDS = re.compile(r"\d+\.\d+(?= ?s| sec)|(?<=0x)[0-9a-f]+|(?<=client-)\d+|(?<=python-)\d+")
@@ -89,6 +92,7 @@ class Trace:
         if depth > 12:
             return "..."
         deeper = depth + 1
+        value = _fields_of_confluent_kafka(value)
         if isinstance(value, BaseException):
             return {
                 "raises": type(value).__name__,
@@ -136,6 +140,32 @@ class Trace:
             text = text.replace(port, "PORT")
         text = _MADE_UP.sub("ID", text)
         return _SECONDS.sub("N", _CODE.sub(r"\1", text))
+
+
+def _fields_of_confluent_kafka(value: Any) -> Any:
+    """Return the fields of a value that librdkafka has made, without error texts. Wait for a future."""
+    if isinstance(value, Future):
+        value = value.exception(60) or value.result()
+    if isinstance(value, KafkaException) and value.args and isinstance(value.args[0], KafkaError):
+        return {"raises": "KafkaException", **_fields_of_confluent_kafka(value.args[0])}
+    if isinstance(value, KafkaError):
+        return {
+            "error": value.name(),
+            "retriable": value.retriable(),
+            "fatal": value.fatal(),
+            "transaction": value.txn_requires_abort(),
+        }
+    if isinstance(value, Uuid):
+        return "ID"
+    if isinstance(value, TopicPartition):
+        names = ("topic", "partition", "offset", "metadata", "leader_epoch", "error")
+        return {name: getattr(value, name) for name in names}
+    if isinstance(value, Message):
+        names = ("topic", "partition", "offset", "leader_epoch", "timestamp", "key", "headers")
+        fields = {name: getattr(value, name)() for name in names}
+        # the value of an event is the text of its error
+        return {**fields, "error": value.error()} if value.error() else {**fields, "value": value.value()}
+    return value
 
 
 #: a program: a function, or a coroutine function, of its trace
