@@ -21,7 +21,7 @@ from barnabas.broker.coordinator.groups.consumer.group import ConsumerGroup
 from barnabas.broker.coordinator.groups.modern.timeouts import Timeouts
 from barnabas.broker.coordinator.groups.pending import PendingOffsets
 from barnabas.broker.coordinator.transactions.shard import TransactionShard
-from barnabas.broker.logs.directory import LogDirectory
+from barnabas.broker.logs.directory_checkpoints import DirectoryCheckpoints
 from barnabas.broker.logs.offset_checkpoint import CheckpointWrite
 from barnabas.broker.replication.partition.flushing import FlushSchedule
 from barnabas.broker.server.transactions.markers import MarkerAppender
@@ -252,13 +252,13 @@ def _partition_given_twice() -> Iterator[None]:
 
 @_bug("log-start-not-stored", "what DeleteRecords took comes back at a start")
 def _log_start_not_stored() -> Iterator[None]:
-    checkpoint = LogDirectory.log_start_checkpoint
+    checkpoint = DirectoryCheckpoints.write_log_starts
 
-    def empty(self: LogDirectory) -> CheckpointWrite:
+    def empty(self: DirectoryCheckpoints) -> CheckpointWrite:
         checkpoint(self)
-        return CheckpointWrite(self._log_starts, self.logs, lambda log: None)
+        return CheckpointWrite(self._log_starts, self._logs, lambda log: None)
 
-    with replaced((LogDirectory, "log_start_checkpoint", empty)):
+    with replaced((DirectoryCheckpoints, "write_log_starts", empty)):
         yield
 
 
@@ -288,13 +288,13 @@ def _copy_not_fsynced() -> Iterator[None]:
 
 @_bug("copy-start-not-stored", "a log that has moved to another folder has no log start there at first")
 def _copy_start_not_stored() -> Iterator[None]:
-    checkpoint = LogDirectory.log_start_checkpoint
+    checkpoint = DirectoryCheckpoints.write_log_starts
 
-    def without_copies(self: LogDirectory) -> CheckpointWrite:
-        with replaced((LogDirectory, "_all_logs", property(lambda self: self.logs))):
+    def without_copies(self: DirectoryCheckpoints) -> CheckpointWrite:
+        with replaced((DirectoryCheckpoints, "logs", property(lambda self: self._logs))):
             return checkpoint(self)
 
-    with replaced((LogDirectory, "log_start_checkpoint", without_copies)):
+    with replaced((DirectoryCheckpoints, "write_log_starts", without_copies)):
         yield
 
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from barnabas.base.environment.blocking import Pool
 from barnabas.base.text import logger_of
-from barnabas.base.types import TopicPartition
+from barnabas.base.types import TopicId, TopicPartition
 from barnabas.broker.logs.directory import LogDirectory
 from barnabas.broker.storage import PartitionLog
 
@@ -33,6 +33,8 @@ class LogDirectories:
         self.opened: list[LogDirectory] = []
         #: errors of the configured directories that could not be opened, by path
         self.unopened: dict[str, OSError] = {}
+        #: deleted topics with a folder that could not be renamed or removed
+        self.undeleted: set[TopicId] = set()
 
     def __iter__(self) -> Iterator[LogDirectory]:
         return iter(self.opened)
@@ -91,7 +93,7 @@ class LogDirectories:
         failure.
         """
         try:
-            aside = directory.set_aside(topic_partition, suffix)
+            aside = directory.folders.set_aside(topic_partition, suffix)
         except FileNotFoundError:
             log.info("%s has no folder", topic_partition)
         except OSError as error:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from barnabas.base.environment.filesystem import FileSystem, make_durable_directory, read_file, replace_file
 from barnabas.base.types import TopicPartition
-from barnabas.broker.logs.directory import future_folder
+from barnabas.broker.logs.partition_folders import is_copy
 from barnabas.broker.storage import checkpoints, incomplete
 from barnabas.broker.storage.incomplete import Mark, write_mark
 
@@ -97,7 +97,7 @@ def _move_content(
     moved += [
         (f"{directory}/{name}", f"{directory}/{aside}/{name}")
         for name in names
-        if future_folder(name, topic_partition)
+        if is_copy(name, topic_partition)
     ]
     if not moved:
         return

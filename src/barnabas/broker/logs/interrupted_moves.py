@@ -66,7 +66,7 @@ class InterruptedMoves:
                 kept.path,
             )
             del directory.logs[topic_partition]
-            directory.forget(topic_partition)
+            directory.checkpoints.forget(topic_partition)
             if self._put_away(directory, opened, found[kept]):
                 yield directory
 
@@ -84,7 +84,7 @@ class InterruptedMoves:
         `load`.
         """
         try:
-            found = directory.found_futures()
+            found = directory.folders.find_copies()
         except OSError as error:
             directory.env.handle_error("copies of logs", error)
             return
@@ -105,13 +105,13 @@ class InterruptedMoves:
         self._copy_again(directory, again)
 
     async def load_copies_of(self, opened: Sequence[PartitionLog]) -> None:
-        """Open the copies of the logs that `open_postponed` has just opened, to continue their moves."""
+        """Open the copies of the logs that `PostponedLogs` has just opened, to continue their moves."""
         late = {(each.topic_id, each.topic_partition.partition): each for each in opened}
         for directory in self._directories:
             if directory.failure is not None:
                 continue
             try:
-                found = directory.found_futures()
+                found = directory.folders.find_copies()
             except OSError as error:
                 directory.env.handle_error("copies of logs", error)
                 continue
@@ -217,7 +217,7 @@ class InterruptedMoves:
         is_contained = _contains(whole, left)
         left.abandon()
         try:
-            aside = directory.set_folder_aside(
+            aside = directory.folders.set_folder_aside(
                 left.files.path, left.topic_partition, "delete" if is_contained else "stray"
             )
         except OSError as error:

@@ -16,8 +16,13 @@ from barnabas.broker.logs import DirectoryLocked, LogDirectory
 from barnabas.broker.logs.checkpointing import CheckpointWriter
 from barnabas.broker.logs.directories import LogDirectories, Task
 from barnabas.broker.logs.incomplete import IncompleteReplicas
+from barnabas.broker.logs.interrupted_moves import InterruptedMoves
 from barnabas.broker.logs.loading import LogLoader
+from barnabas.broker.logs.log_opener import LogOpener
+from barnabas.broker.logs.lost_replicas import LostReplicas
 from barnabas.broker.logs.offset_checkpoint import CheckpointWrite
+from barnabas.broker.logs.postponed_logs import PostponedLogs
+from barnabas.broker.logs.unopened import UnopenedLogs
 from barnabas.broker.storage import OpenFiles, PartitionLog
 from barnabas.broker.storage.checkpoints import NO_BROKER_EPOCH
 from barnabas.broker.storage.harm import hint_of
@@ -72,18 +77,30 @@ class LogManager:
         #: errors of the configured directories that could not be opened, by path
         self.unopened: Mapping[str, OSError] = self._directories.unopened
         self.checkpoints = CheckpointWriter(disk)
-        #: deleted topics with a folder that could not be removed
-        self._undeleted: set[TopicId] = set()
+        self._unopened = UnopenedLogs(self._directories)
+        self._lost = LostReplicas(
+            self._directories, self._unopened, self.incomplete, disk, is_clustered=is_clustered
+        )
+        opener = LogOpener(config, environment, self._unopened)
+        moves = InterruptedMoves(self._directories, self.incomplete, disk)
         self._loader = LogLoader(
-            config,
-            environment,
-            disk,
             self._directories,
+            self._unopened,
+            opener,
+            self._lost,
+            moves,
+            self.checkpoints,
+            is_clustered=is_clustered,
+        )
+        self._postponed = PostponedLogs(
+            self._directories,
+            self._unopened,
+            opener,
+            self._lost,
+            moves,
             self.incomplete,
             self.checkpoints,
-            undeleted=self._undeleted,
-            delete=self.delete,
-            is_clustered=is_clustered,
+            self.delete,
         )
         self._removals: dict[asyncio.TimerHandle, None] = {}
         #: logs whose recovery point on disk is still the old, higher one: the next write must lower it
@@ -248,8 +265,8 @@ class LogManager:
         await self._loader.load(hosted, config_of, is_deleted)
 
     async def open_postponed(self) -> set[TopicPartition]:
-        """Try again to open the logs for which `load` lacked resources (`LogLoader.open_postponed`)."""
-        return await self._loader.open_postponed()
+        """Try again to open the logs for which `load` lacked resources (`PostponedLogs.open`)."""
+        return await self._postponed.open()
 
     async def stop(self) -> None:
         """Wait for running writes of checkpoints, then close the log directories in a thread.
@@ -275,7 +292,7 @@ class LogManager:
     def _close_directories(self) -> None:
         for _, files in self._superseded.values():
             files.close()
-        elsewhere = {each: self._loader.logs_elsewhere(each) for each in self._directories}
+        elsewhere = {each: self._lost.logs_elsewhere(each) for each in self._directories}
         for directory, logs in elsewhere.items():
             try:
                 directory.close(logs)
@@ -286,7 +303,7 @@ class LogManager:
 
     def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
         """Return the log of a partition; None if it is not open."""
-        if topic_partition == self._loader.opening:
+        if topic_partition == self._unopened.opening:
             return None
         return self._directories.find_log(topic_partition)
 
@@ -299,7 +316,7 @@ class LogManager:
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the existing log cannot be read, or no directory is usable.
         """
-        if self._loader.is_unreadable(topic_partition):
+        if topic_partition in self._unopened:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {topic_partition} cannot be read")
         working = [directory for directory in self._directories if directory.failure is None]
         if not working:
@@ -318,7 +335,7 @@ class LogManager:
             return
         self.drop_copy(topic_partition)
         self.incomplete.forget(topic_partition)
-        if not self._loader.forget(topic_partition):
+        if not self._unopened.forget(topic_partition):
             return
         directory = self.find_directory(topic_partition)
         if directory is None:
@@ -326,7 +343,7 @@ class LogManager:
         opened = directory.logs[topic_partition]
         topic_id, delay_ms = opened.topic_id, opened.config.file_delete_delay_ms
         if not self.moved_away(opened):
-            self._undeleted.add(topic_id)
+            self._directories.undeleted.add(topic_id)
             _, files = self._superseded.pop(opened)  # the folder's name may be another log's later
             files.close()
         self._lowered.pop(opened, None)
@@ -334,7 +351,7 @@ class LogManager:
             removal = directory.delete(topic_partition)
         except KafkaError as error:
             log.error("%s cannot be deleted now, so the next start deletes it: %s", topic_partition, error)
-            self._undeleted.add(topic_id)
+            self._directories.undeleted.add(topic_id)
             return
         if removal is not None:
             self.run_later(removal, delay_ms)
@@ -345,9 +362,9 @@ class LogManager:
         The directories are fsynced, so that no folder of these topics comes back after a crash. The result is
         empty if a directory cannot be fsynced, or if a directory or folder cannot be read.
         """
-        if not self._directories.are_all_working or any(each.unread for each in self._directories):
+        if not self._directories.are_all_working or any(each.folders.unread for each in self._directories):
             return ()  # a directory or folder that cannot be read may be of any topic
-        gone = set(topic_ids).difference(self._undeleted, (each.topic_id for each in self))
+        gone = set(topic_ids).difference(self._directories.undeleted, (each.topic_id for each in self))
         for directory in self._directories if gone else ():
             try:
                 await self._disk.run(directory.env.fs.sync_directory, directory.path)
@@ -388,7 +405,7 @@ class LogManager:
             return True
         directory, files = superseded
         try:
-            path = directory.set_aside(opened.topic_partition, "delete")
+            path = directory.folders.set_aside(opened.topic_partition, "delete")
         except FileNotFoundError:
             pass
         except OSError as error:
@@ -398,7 +415,7 @@ class LogManager:
             files.renamed(path)
             self.run_later(TreeRemoval(directory.env.fs, path), opened.config.file_delete_delay_ms)
         del self._superseded[opened]
-        directory.forget(opened.topic_partition)
+        directory.checkpoints.forget(opened.topic_partition)
         files.close()
         self.checkpoints.write_all_soon(directory)
         return True
@@ -548,7 +565,7 @@ class LogManager:
         if opened.files.sealed is not None:
             await self._disk.run(sync_sealed, opened)
         directory = self._holder_of(opened)
-        directory.lower_cleaned(opened.topic_partition, opened.recovery_point)
+        directory.checkpoints.lower_cleaned(opened.topic_partition, opened.recovery_point)
         await self.checkpoints.store_recovery_points(directory)
 
     def run_later(self, task: Task, delay_ms: int) -> None:
