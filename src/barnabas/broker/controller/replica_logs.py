@@ -11,7 +11,7 @@ from barnabas.base.text import logger_of
 from barnabas.base.types import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from barnabas.broker.controller.partition_changes import last_in_sync
 from barnabas.broker.metadata.image import ClusterImage, PartitionState
-from barnabas.broker.storage.log_end import LogEnd, longest_log, may_contain
+from barnabas.broker.storage.log_end import LogEnd, contains, longest_log
 from barnabas.kafka.protocol.messages.get_replica_log_info import (
     GetReplicaLogInfoRequest,
     GetReplicaLogInfoResponse,
@@ -55,8 +55,7 @@ def choose_leader(state: PartitionState, logs: Mapping[BrokerId, ReplicaLog]) ->
         {
             broker: each.end
             for broker, each in logs.items()
-            if broker == best
-            or (broker not in in_sync and may_contain(each.epoch_starts, each.end.end, ends[best]))
+            if broker == best or (broker not in in_sync and contains(each.epoch_starts, each.end, ends[best]))
         }
     )
 

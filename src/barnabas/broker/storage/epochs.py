@@ -71,7 +71,12 @@ class LeaderEpochs:
 
         Two logs that have a record of the same leader epoch at the same offset are equal up to there. So this
         log needs records of `epoch` up to `end_offset`. `log_end_offset` is the end of this log.
+
+        Return False if `epoch` is before all known epochs. Records of it may have been here, but they may
+        also have been others.
         """
+        if not self.entries or epoch < self.entries[0].epoch:
+            return False
         known, end = self.end_offset(epoch, log_end_offset)
         return known == epoch and end >= end_offset
 

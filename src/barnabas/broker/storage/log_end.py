@@ -34,21 +34,17 @@ def longest_log(ends: Mapping[K, LogEnd]) -> K:
     return max((best, *emptied), key=lambda key: ends[key].end)
 
 
-def may_contain(epoch_starts: Sequence[tuple[LeaderEpoch, Offset]], end: Offset, other: LogEnd) -> bool:
-    """Whether a log may have all records of another log of the partition (`LeaderEpochs.contains`).
+def contains(epoch_starts: Sequence[tuple[LeaderEpoch, Offset]], end: LogEnd, other: LogEnd) -> bool:
+    """Whether a log certainly has all records of another log of the partition (`LeaderEpochs.contains`).
 
-    The log's epochs before `epoch_starts` are not known. If the other log ends in one of them, return whether
-    it ends before the first known epoch begins. Records behind that start differ from those of the other log.
+    Return False if this is not known, for example because the other log ends in an epoch before
+    `epoch_starts`. A log that ends at offset 0 never had a record, so every log has all of its records.
 
     Args:
         epoch_starts: the latest leader epochs of the log, each with its first offset, in ascending order;
-            empty if they are not known.
-        end: end offset of the log.
+            empty if only the last one is known.
+        end: the end of the log.
         other: the end of the other log.
     """
-    entries = [EpochEntry(*each) for each in epoch_starts]
-    if not entries or other.epoch == NO_LEADER_EPOCH:
-        return True
-    if other.epoch < entries[0].epoch:
-        return other.end <= entries[0].start_offset
-    return LeaderEpochs(entries).contains(other.epoch, other.end, end)
+    entries = [EpochEntry(*each) for each in epoch_starts or (end,)]
+    return other.end == 0 or LeaderEpochs(entries).contains(other.epoch, other.end, end.end)

@@ -960,9 +960,10 @@ def test_of_equally_long_logs_that_of_a_replica_that_was_in_sync_leads() -> None
         (ReplicaLog(LogEnd(3, 21), ((2, 0), (3, 14))), 1),  # its records of epoch 3 were never committed
         (ReplicaLog(LogEnd(3, 21), ((3, 14),)), 1),  # seed 1300011: it knows epoch 3 alone
         (ReplicaLog(LogEnd(3, 21), ((2, 0), (3, 19))), 2),
-        (ReplicaLog(LogEnd(3, 21), ((3, 19),)), 2),
+        (ReplicaLog(LogEnd(3, 21), ((3, 19),)), 1),
         (ReplicaLog(LogEnd(2, 21), ((2, 0),)), 2),
-        (ReplicaLog(LogEnd(3, 21)), 2),  # a broker of 0.2.0 tells no epochs
+        (ReplicaLog(LogEnd(3, 21)), 1),  # a broker of 0.2.0 tells no epochs: others are not known
+        (ReplicaLog(LogEnd(2, 21)), 2),
     ],
 )
 def test_replica_that_was_out_of_sync_leads_only_with_all_records_of_those_that_were_in_sync(
@@ -977,13 +978,29 @@ def test_replica_that_was_out_of_sync_leads_only_with_all_records_of_those_that_
 
 
 @pytest.mark.parametrize(
+    ("in_sync", "leader"),
+    [
+        (LogEnd(-1, 19), 1),  # all of its records were deleted: those of the other may be others
+        (LogEnd(-1, 0), 2),  # it has lost its records, and deleted none
+    ],
+)
+def test_replica_that_was_out_of_sync_does_not_bring_back_others_for_deleted_records(
+    in_sync: LogEnd, leader: int
+) -> None:
+    """A model of elections: the last in-sync replica had deleted all records, and knew no epoch of them."""
+    lost = PartitionState((2, 1), (), -1, last_known_elr=(1,))
+    stale = ReplicaLog(LogEnd(1, 21), ((1, 0),))
+    assert choose_leader(lost, {1: ReplicaLog(in_sync), 2: stale}) == leader
+
+
+@pytest.mark.parametrize(
     ("reach", "leader"),
     [
         ({2: (5, 17), 3: (-1, 20), 4: (5, 3)}, 3),  # 3 has removed all records up to 20
         ({2: (5, 21), 3: (-1, 20), 4: (5, 3)}, 2),
         ({2: (5, 20), 3: (-1, 20), 4: (5, 3)}, 2),
         ({2: (5, 3), 3: (-1, 20), 4: (6, 2)}, 3),
-        ({2: (5, 3), 3: (-1, 0), 4: (6, 2)}, 4),  # 3 has lost its disk
+        ({2: (5, 3), 3: (-1, 0), 4: (6, 2)}, 2),  # 3 has lost its disk, and 4 may lack records of 2
         ({2: (-1, 3), 3: (-1, 7), 4: (-1, 5)}, 3),
     ],
 )
