@@ -13,8 +13,8 @@ from barnabas.kafka.records import Record, encode_batch
 ALL = (1, 2, 3)
 
 
-def led(isr=ALL, epoch=5, partition_epoch=7, replicas=ALL):
-    return PartitionState(replicas, isr, 1, epoch, partition_epoch)
+def led(isr=ALL, epoch=5, partition_epoch=7, replicas=ALL, elr=()):
+    return PartitionState(replicas, isr, 1, epoch, partition_epoch, elr)
 
 
 def refused(code, call):
@@ -102,6 +102,22 @@ def test_below_min_isr_nothing_is_committed_so_the_last_replica_standing_loses_n
     partition.update(led(isr=(1, 2), partition_epoch=9))
     assert partition.log.high_watermark == 1
     fetch(partition, 2, 3)
+    assert partition.log.high_watermark == 3
+
+
+def test_while_the_elr_has_members_nothing_is_committed_even_if_the_leader_knows_a_lower_min_isr(
+    lead, append, fetch
+):
+    """A model of elections: min.insync.replicas rose to 2, and the ISR shrank. The leader knew of the ISR by
+    the answer to AlterPartition, and not of the new value yet.
+    """
+    partition = lead(led(isr=(1, 2)), min_insync_replicas=1)
+    append(partition, count=2)
+    fetch(partition, 2, 1)
+    partition.update(led(isr=(1,), elr=(2,), partition_epoch=8))
+    append(partition)
+    assert partition.log.high_watermark == 1
+    partition.update(led(isr=(1,), partition_epoch=9))
     assert partition.log.high_watermark == 3
 
 

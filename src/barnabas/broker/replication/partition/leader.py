@@ -349,7 +349,13 @@ class Leader:
         """Whether the ISR has fewer replicas than ``min.insync.replicas``.
 
         If the partition itself has fewer replicas than that: whether any of its replicas is out of sync.
+
+        If the ELR has members, the ISR has fewer replicas than the controller's ``min.insync.replicas``. This
+        leader may still know an earlier, lower value: the answer to AlterPartition can overtake the image. A
+        member of the ELR can lead at any time, so it must not miss a committed record.
         """
+        if self.state.elr:
+            return True
         # A topic cannot ask for more replicas than it has.
         needed = min(self._log.config.min_insync_replicas, len(self.state.replicas))
         return len(self.state.isr) < needed
