@@ -3,6 +3,9 @@
 While one round of fsyncs runs in threads, appends continue. The next round fsyncs the logs that they changed.
 So the more requests wait, the more requests share one fsync. A round has at most `_AT_ONCE` logs. If at most
 `_AT_ONCE` logs have changed, no request waits for more than two rounds.
+
+A round ends when its slowest fsync ends. So each log directory has rounds and threads of its own: a disk that
+hangs delays no log on another disk.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import asyncio
 from itertools import islice
 from typing import Protocol
 
-from barnabas.base.environment.blocking import Pool
+from barnabas.base.environment.blocking import Blocking, Pool
 from barnabas.base.tasks import start_task
 from barnabas.base.text import logger_of
 from barnabas.base.types import TopicPartition
@@ -20,6 +23,8 @@ logger = logger_of(__name__)
 
 #: partitions flushed in one round: each holds its files open meanwhile
 _AT_ONCE = 256
+#: threads for the fsyncs of one log directory
+_THREADS = 4
 
 
 class Flushable(Protocol):
@@ -28,12 +33,20 @@ class Flushable(Protocol):
     @property
     def topic_partition(self) -> TopicPartition: ...
 
+    @property
+    def log_dir(self) -> str:
+        """The path of the log directory with the log."""
+
     async def flush(self, disk: Pool) -> None:
         """Fsync appended records in a thread, and then advance the high watermark."""
 
 
 class SharedFsync:
-    """Makes appended records durable in threads of `disk`, and then advances the high watermarks."""
+    """Makes appended records durable, and then advances the high watermarks.
+
+    Args:
+        disk: threads that fsync. Their logs are in one log directory.
+    """
 
     def __init__(self, disk: Pool) -> None:
         self._disk = disk
@@ -45,6 +58,11 @@ class SharedFsync:
         self._dirty[partition] = None
         if self._round is None:
             self._round = start_task(self._run(), "shared fsync", is_vital=True)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether added partitions are not flushed yet."""
+        return self._round is not None
 
     async def stop(self) -> None:
         """Wait until all added partitions are flushed."""
@@ -64,3 +82,36 @@ class SharedFsync:
                         logger.error("%s could not be flushed", partition.topic_partition, exc_info=outcome)
         finally:
             self._round = None
+
+
+class FsyncsByDirectory:
+    """One `SharedFsync` for each log directory of a broker.
+
+    Args:
+        blocking: provides the threads.
+    """
+
+    def __init__(self, blocking: Blocking) -> None:
+        self._blocking = blocking
+        self._by_directory: dict[str, SharedFsync] = {}
+        self._pools: list[Pool] = []
+        self._is_stopped = False
+
+    def add(self, partition: Flushable) -> None:
+        """Have `partition` flushed in the next round of its log directory. After `stop`, do nothing."""
+        if self._is_stopped:
+            return
+        shared = self._by_directory.get(partition.log_dir)
+        if shared is None:
+            pool = self._blocking.pool("fsyncs", _THREADS)
+            self._pools.append(pool)
+            shared = self._by_directory[partition.log_dir] = SharedFsync(pool)
+        shared.add(partition)
+
+    async def stop(self) -> None:
+        """Wait until all added partitions are flushed."""
+        while busy := [each for each in self._by_directory.values() if each.is_busy]:
+            await asyncio.gather(*(each.stop() for each in busy))
+        self._is_stopped = True
+        for pool in self._pools:
+            await pool.close()

@@ -150,7 +150,7 @@ class Broker:
         self.logs = logs.manager
         membership = await enter(open_membership(foundation, binding, metadata, logs))
         self.controller = membership.controller
-        replication = await enter(open_replication(foundation, binding, metadata, logs, membership))
+        replication = await enter(open_replication(foundation, metadata, logs, membership))
         self.replicas = replication.replicas
         coordination = await enter(open_coordination(foundation, metadata, logs, membership, replication))
         self.groups, self.transactions = coordination.groups, coordination.transactions

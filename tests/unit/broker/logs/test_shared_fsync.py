@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
+from barnabas.base.environment.blocking import Threads
 from barnabas.broker.logs import shared_fsync
-from barnabas.broker.logs.shared_fsync import SharedFsync
+from barnabas.broker.logs.shared_fsync import FsyncsByDirectory, SharedFsync
 
 
 class Partition:
     topic_partition = "t-0"
 
-    def __init__(self, error=None):
+    def __init__(self, error=None, log_dir="/a"):
+        self.log_dir = log_dir
         self.flushes = 0
         self.gate = asyncio.Event()
         self._error = error
@@ -75,5 +78,42 @@ def test_no_more_partitions_are_flushed_at_once_than_may_hold_their_files_open(m
             partition.gate.set()
         await commit.stop()
         assert [partition.flushes for partition in partitions] == [1] * 7
+
+    asyncio.run(scenario())
+
+
+class OnDisk(Partition):
+    """A partition whose fsync holds a thread until its gate opens."""
+
+    def __init__(self, log_dir):
+        super().__init__(log_dir=log_dir)
+        self.opened = threading.Event()
+
+    async def flush(self, disk):
+        self.flushes += 1
+        await disk.run(self.opened.wait)
+        self.gate.set()
+
+
+def test_logs_do_not_wait_for_the_hanging_disk_of_another_directory():
+    async def scenario():
+        fsyncs = FsyncsByDirectory(Threads())
+        hanging, healthy = [OnDisk("/a") for _ in range(10)], OnDisk("/b")
+        healthy.opened.set()
+        for partition in (*hanging, healthy):
+            fsyncs.add(partition)
+        try:
+            await asyncio.wait_for(healthy.gate.wait(), 5)
+            healthy.gate.clear()
+            fsyncs.add(healthy)
+            await asyncio.wait_for(healthy.gate.wait(), 5)
+            assert not any(partition.gate.is_set() for partition in hanging)
+        finally:
+            for partition in hanging:
+                partition.opened.set()
+            await fsyncs.stop()
+        assert all(partition.gate.is_set() for partition in hanging)
+        fsyncs.add(healthy)  # a timer can request it
+        assert healthy.flushes == 2
 
     asyncio.run(scenario())

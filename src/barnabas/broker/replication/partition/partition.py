@@ -522,6 +522,11 @@ class Partition:
 
     # --- fsync ---
 
+    @property
+    def log_dir(self) -> str:
+        """The path of the log directory with the log."""
+        return self.log.files.env.path
+
     def flush_if_due(self) -> None:
         """Request an fsync if the settings require one, even if no more records are appended."""
         self._flushes.flush_if_due()

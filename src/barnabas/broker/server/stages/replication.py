@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from barnabas.broker.coordinator import ProducerIds
-from barnabas.broker.logs.shared_fsync import SharedFsync
+from barnabas.broker.logs.shared_fsync import FsyncsByDirectory
 from barnabas.broker.replication.following import Following
 from barnabas.broker.replication.isr_changes import IsrChanges
 from barnabas.broker.replication.manager import ReplicaManager
@@ -13,7 +13,6 @@ from barnabas.broker.replication.serving_time import ServingTime
 from barnabas.broker.replication.throttles import ReplicationThrottles
 from barnabas.broker.server.fetching.read_index import ReadIndex
 from barnabas.broker.server.fetching.sessions import FetchSessions
-from barnabas.broker.server.stages.binding import Binding
 from barnabas.broker.server.stages.closing import Closing, stage
 from barnabas.broker.server.stages.foundation import Foundation
 from barnabas.broker.server.stages.logs import Logs
@@ -27,7 +26,7 @@ class Replication:
 
     replicas: ReplicaManager
     throttles: ReplicationThrottles
-    shared_fsync: SharedFsync
+    fsyncs: FsyncsByDirectory
     following: Following
     isr_changes: IsrChanges
     serving_time: ServingTime
@@ -40,7 +39,6 @@ class Replication:
 async def open_replication(
     closing: Closing,
     foundation: Foundation,
-    binding: Binding,
     metadata: Metadata,
     logs: Logs,
     membership: Membership,
@@ -55,8 +53,8 @@ async def open_replication(
     fetch_sessions = FetchSessions(
         config.max_incremental_fetch_session_cache_slots, view.clock, foundation.environment.random
     )
-    shared_fsync = SharedFsync(binding.disk)
-    closing.add(shared_fsync.stop)
+    fsyncs = FsyncsByDirectory(foundation.environment.blocking)
+    closing.add(fsyncs.stop)
     following = Following(view, metadata.peers, logs.manager, throttles.follower)
     closing.add(following.stop)
     isr_changes = IsrChanges(view, to_controller.send, leadership.epoch_ended)
@@ -68,7 +66,7 @@ async def open_replication(
         view.node_id,
         logs.manager,
         view.configs,
-        on_flush_due=shared_fsync.add,
+        on_flush_due=fsyncs.add,
         on_change=following.partition_changed,
         acks_fsync=config.barnabas_acks_fsync,
         on_isr_change_due=isr_changes.add,
@@ -82,7 +80,7 @@ async def open_replication(
     return Replication(
         replicas=replicas,
         throttles=throttles,
-        shared_fsync=shared_fsync,
+        fsyncs=fsyncs,
         following=following,
         isr_changes=isr_changes,
         serving_time=serving_time,

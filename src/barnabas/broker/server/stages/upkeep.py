@@ -50,7 +50,7 @@ async def open_upkeep(
     All of them run in the background after this function has returned. `closing` stops them.
     """
     view, environment, manager = foundation.view, foundation.environment, logs.manager
-    replicas, shared_fsync = replication.replicas, replication.shared_fsync
+    replicas, fsyncs = replication.replicas, replication.fsyncs
 
     def serve_opened(partitions: Collection[TopicPartition]) -> None:
         """Start to host partitions whose logs a job has opened after an earlier failure."""
@@ -63,7 +63,7 @@ async def open_upkeep(
 
     def flush(partition: TopicPartition) -> None:
         with suppress(KafkaError):
-            shared_fsync.add(replicas.find(*partition))
+            fsyncs.add(replicas.find(*partition))
 
     moves = LogMoves(view, manager, environment, flush)
     jobs = upkeep(view, manager, serve_opened)
@@ -86,7 +86,7 @@ async def open_upkeep(
     closing.add(lambda: stop_all(jobs))
     for job in jobs:
         job.start()
-    cleaner = LogCleaner(view, replicas, manager, environment, shared_fsync.add)
+    cleaner = LogCleaner(view, replicas, manager, environment, fsyncs.add)
     closing.add(cleaner.stop)
     cleaner.start()
     closing.add(moves.stop)
