@@ -1,4 +1,4 @@
-"""Writes the checkpoints of log directories (`LogDirectory`), one at a time."""
+"""Writes the checkpoints of log directories (`LogDirectory`), in each directory one at a time."""
 
 from __future__ import annotations
 
@@ -30,8 +30,6 @@ class CheckpointWriter:
 
     def __init__(self, disk: Pool) -> None:
         self._disk = disk
-        #: held while a checkpoint is written
-        self._checkpointing = asyncio.Lock()
         #: running writes that several requests may await
         self._shared_writes: dict[asyncio.Future[None], None] = {}
         #: writes of log start offsets that have not begun yet
@@ -45,8 +43,9 @@ class CheckpointWriter:
     async def write(self, directory: LogDirectory, of: Callable[[LogDirectory], CheckpointWrite]) -> None:
         """Write one kind of checkpoint in `directory`, in a thread.
 
-        The broker writes only one checkpoint at a time. A write that has begun continues if the caller is
-        cancelled. `of` is a method of `LogDirectory`, such as `LogDirectory.recovery_point_checkpoint`.
+        The broker writes only one checkpoint of a directory at a time. A write that has begun continues if
+        the caller is cancelled. `of` is a method of `LogDirectory`, such as
+        `LogDirectory.recovery_point_checkpoint`.
 
         Raises:
             OSError: the disk failed.
@@ -164,7 +163,7 @@ class CheckpointWriter:
     async def _write_alone(
         self, of: Callable[[LogDirectory], CheckpointWrite], directory: LogDirectory
     ) -> None:
-        async with self._checkpointing:
+        async with directory.checkpoints.lock:
             await self._run(of(directory))
 
     async def _run(self, checkpoint: CheckpointWrite) -> None:
@@ -177,7 +176,7 @@ class CheckpointWriter:
         if directory.failure is not None:
             del self._log_start_writes[directory]
             raise directory.env.offline_error()
-        async with self._checkpointing:
+        async with directory.checkpoints.lock:
             del self._log_start_writes[directory]  # later requests need another write
             try:
                 await self._run(directory.log_start_checkpoint())
@@ -188,7 +187,7 @@ class CheckpointWriter:
         if directory.failure is not None:
             del self._recovery_point_writes[directory]
             raise directory.env.offline_error()
-        async with self._checkpointing:
+        async with directory.checkpoints.lock:
             del self._recovery_point_writes[directory]  # later requests need another write
             try:
                 await self._run(directory.recovery_point_checkpoint())

@@ -10,6 +10,8 @@ An entry has the tag of its topic's id. So entries of a deleted topic do not cou
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import logging
 from collections import ChainMap
 from collections.abc import Collection, Mapping, Sequence
@@ -59,6 +61,9 @@ class DirectoryCheckpoints:
         self._path = path
         self._logs = logs
         self._copies = copies
+        #: held while a thread writes a checkpoint: two writers would corrupt the file, or an older content
+        #: would replace a later one
+        self.lock = asyncio.Lock()
         #: whether a checkpoint has lines without the tag of a topic id, as Apache Kafka writes them
         self.has_untagged_offsets = False
         #: whether the checkpoint has a log start offset after the end of its log, which was truncated. The
@@ -238,10 +243,14 @@ class DirectoryCheckpoints:
         """Before a log is truncated to `offset`, lower its recovery point and its clean offset on disk.
 
         With the old recovery point on disk, recovery would not check records written after the truncation.
+        Usually `LogManager.prepare_truncation` has lowered both before, and the log is truncated without this
+        call. The event loop waits for this write.
 
         Raises:
-            OSError: the disk failed.
+            OSError: the disk failed; EAGAIN, a thread is writing a checkpoint now.
         """
+        if self.lock.locked():
+            raise OSError(errno.EAGAIN, f"the checkpoints in {self._path} are being written")
 
         def point_of(log: PartitionLog) -> Offset:
             is_cut = log.topic_partition == topic_partition
