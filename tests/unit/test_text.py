@@ -1,12 +1,13 @@
 """External text in lines of the log."""
 
+import logging
 import re
 from pathlib import Path
 
 import pytest
 
 import barnabas
-from barnabas.base.text import BURST, MAX_LINE, MAX_SHOWN, PER_SECOND, logger_of, shown
+from barnabas.base.text import BURST, FEW, MAX_LINE, MAX_SHOWN, PER_SECOND, FewLines, logger_of, shown
 
 
 def test_plain_text_stays_as_it_is():
@@ -80,3 +81,22 @@ def test_a_logger_is_made_once():
 def test_what_logs_names_of_clients_has_such_a_logger(package):
     for path in (Path(barnabas.__file__).parent / "broker" / package).rglob("*.py"):
         assert not re.search(r"logging\.getLogger|logging\.(info|warning|error)\(", path.read_text()), path
+
+
+def test_of_many_lines_the_first_are_shown_and_the_others_are_counted_and_named_at_level_debug(caplog):
+    caplog.set_level(logging.DEBUG)
+    lines = FewLines(logger_of("few"))
+    for _ in range(2):
+        for number in range(FEW + 3):
+            lines.log("t-%d cannot be opened", number)
+        lines.log("%s is damaged", "u-0")
+        lines.end("logs cannot be opened")
+    lines.end("logs cannot be opened")
+    shown_, hidden = (
+        [record.getMessage() for record in caplog.records if record.levelno == level]
+        for level in (logging.ERROR, logging.DEBUG)
+    )
+    first = [f"t-{number} cannot be opened" for number in range(FEW)]
+    rest = "3 more logs cannot be opened: a start with --log-level debug names them"
+    assert shown_ == 2 * [*first, "u-0 is damaged", rest]
+    assert hidden == 2 * [f"t-{number} cannot be opened" for number in range(FEW, FEW + 3)]

@@ -1,7 +1,8 @@
-"""Makes texts of clients and other systems safe for one log line, and hides the passwords in URLs."""
+"""Makes texts of other systems safe for one log line, limits lines, and hides the passwords in URLs."""
 
 from __future__ import annotations
 
+import itertools
 import logging
 import re
 
@@ -106,6 +107,40 @@ def _one_line(record: logging.LogRecord) -> bool:
     if len(message) > MAX_LINE or not message.isprintable():
         record.msg, record.args = shown(message, MAX_LINE), ()
     return True
+
+
+#: how many lines with the same format `FewLines` shows
+FEW = 10
+
+
+class FewLines:
+    """Logs the first `FEW` lines with the same format, and the further ones at the level debug.
+
+    One cause, such as a full disk, can affect thousands of partitions, each with a line. Any thread can call
+    `log`.
+
+    Args:
+        logger: writes the lines.
+        level: level of the first lines.
+    """
+
+    def __init__(self, logger: logging.Logger, level: int = logging.ERROR) -> None:
+        self._logger = logger
+        self._level = level
+        #: by format; `next` and `setdefault` are one step each, also among threads
+        self._numbers: dict[str, itertools.count[int]] = {}
+
+    def log(self, message: str, *args: object, exc_info: BaseException | None = None) -> None:
+        """Log one line, with the traceback of `exc_info`."""
+        number = next(self._numbers.setdefault(message, itertools.count(1)))
+        self._logger.log(self._level if number <= FEW else logging.DEBUG, message, *args, exc_info=exc_info)
+
+    def end(self, what: str) -> None:
+        """Log how many more lines there were, and begin to count again. `what` describes them."""
+        more = sum(max(next(number) - 1 - FEW, 0) for number in self._numbers.values())
+        self._numbers.clear()
+        if more:
+            self._logger.log(self._level, "%d more %s: a start with --log-level debug names them", more, what)
 
 
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.ASCII | re.IGNORECASE)

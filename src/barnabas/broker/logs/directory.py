@@ -19,6 +19,7 @@ from barnabas.base.environment.blocking import Blocking
 from barnabas.base.environment.environment import Environment
 from barnabas.base.environment.filesystem import Lock, make_durable_directory
 from barnabas.base.errors import BarnabasError, KafkaError
+from barnabas.base.text import FewLines
 from barnabas.base.types import Offset, TopicId, TopicPartition
 from barnabas.broker.config import TopicConfig
 from barnabas.broker.logs import clean_stop, meta_properties
@@ -504,22 +505,23 @@ class LogDirectory:
         # commit. Flush only some of them at once, because each flush keeps its log's files open.
         logs = list(self.checkpoints.logs.values())
         failed: list[TopicPartition] = []
+        lines = FewLines(logger)
         with self._blocking.side_by_side(_FLUSH_THREADS) as for_each:
             for start in range(0, len(logs), 4 * _FLUSH_THREADS):
                 due = []
                 for log in logs[start : start + 4 * _FLUSH_THREADS]:
-                    with self._noted(log, failed):
+                    with self._noted(log, failed, lines):
                         flush = log.prepare_close()
                         if flush is not None:
                             due.append((log, flush))
                 for_each(lambda item: item[1].run(), due)
                 for log, flush in due:
-                    with self._noted(log, failed):
+                    with self._noted(log, failed, lines):
                         log.complete_flush(flush)
         return failed
 
     @contextmanager
-    def _noted(self, log: PartitionLog, failed: list[TopicPartition]) -> Iterator[None]:
+    def _noted(self, log: PartitionLog, failed: list[TopicPartition], lines: FewLines) -> Iterator[None]:
         """Within this context, add the log's partition to `failed` after an error, instead of raising it.
 
         The error is logged, unless the whole directory has failed.
@@ -528,5 +530,5 @@ class LogDirectory:
             yield
         except Exception as error:
             if self.env.failure is None:
-                logger.error("%s in %s could not be flushed: %s", log.topic_partition, self.path, error)
+                lines.log("%s in %s could not be flushed: %s", log.topic_partition, self.path, error)
             failed.append(log.topic_partition)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from barnabas.base.text import logger_of
+from barnabas.base.text import FewLines, logger_of
 from barnabas.base.types import TopicId, TopicPartition
 from barnabas.broker.config import TopicConfig
 from barnabas.broker.logs.checkpointing import CheckpointWriter
@@ -84,10 +84,12 @@ class LogLoader:
                 if partitions
             }
         )
+        withdrawn = FewLines(log)
         for topic_partition, directories in start.holders.items():
             if directories[1:]:
-                self._withdraw_unless_all_open(topic_partition, directories)
+                self._withdraw_unless_all_open(topic_partition, directories, withdrawn)
                 start.outdated.update(self._moves.keep_latest(topic_partition, directories))
+        withdrawn.end("logs are in two directories, and cannot be opened in one of them")
         if self._is_clustered:
             start.outdated.update(await self._lost.note_incomplete(start))
         for directory in self._directories:
@@ -101,7 +103,7 @@ class LogLoader:
             directory.forget_start()
 
     def _withdraw_unless_all_open(
-        self, topic_partition: TopicPartition, directories: Sequence[LogDirectory]
+        self, topic_partition: TopicPartition, directories: Sequence[LogDirectory], lines: FewLines
     ) -> None:
         """Close a log that has folders in several directories, unless all of these folders could be opened.
 
@@ -110,6 +112,7 @@ class LogLoader:
         Args:
             topic_partition: partition of the log.
             directories: the directories with a folder of the partition.
+            lines: logs the error.
         """
         missing = [each for each in directories if topic_partition not in each.logs]
         if not missing:
@@ -117,7 +120,7 @@ class LogLoader:
         for directory in directories:
             if opened := directory.logs.pop(topic_partition, None):
                 opened.abandon()
-                log.error(
+                lines.log(
                     "%s is in %s and in %s, where it cannot be opened and may have more records: it is not "
                     "served until both can be compared",
                     topic_partition,

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from barnabas.base.environment.blocking import Pool
 from barnabas.base.environment.environment import Environment
 from barnabas.base.errors import KafkaError
-from barnabas.base.text import logger_of
+from barnabas.base.text import FewLines, logger_of
 from barnabas.base.types import TopicId, TopicPartition
 from barnabas.broker.config import BrokerConfig, TopicConfig
 from barnabas.broker.logs.directory import LogDirectory
@@ -46,13 +46,15 @@ class LogOpener:
         self._unopened = unopened
 
     async def open_all(self, wanted: Mapping[LogDirectory, Sequence[Wanted]]) -> None:
-        """Open the logs in `wanted`, and add them to their directories. Log an error for each other one."""
+        """Open the logs in `wanted`, and add them to their directories. Log the errors of the others."""
+        failures = FewLines(log)
         pools = [self._blocking.pool("recovery", self._threads) for _ in wanted]
         opening: list[Coroutine[Any, Any, None]] = []
         for pool, (directory, logs) in zip(pools, wanted.items(), strict=True):
             shared, threads = deque(logs), min(self._threads, len(logs))
-            opening += [self._open_some(directory, pool, shared) for _ in range(threads)]
+            opening += [self._open_some(directory, pool, shared, failures) for _ in range(threads)]
         await asyncio.gather(*opening)
+        failures.end("logs cannot be opened")
         for pool in pools:
             await pool.close()
 
@@ -77,12 +79,14 @@ class LogOpener:
             await pool.close()
         return opened
 
-    async def _open_some(self, directory: LogDirectory, pool: Pool, wanted: deque[Wanted]) -> None:
+    async def _open_some(
+        self, directory: LogDirectory, pool: Pool, wanted: deque[Wanted], failures: FewLines
+    ) -> None:
         """Take logs from `wanted` and open them in a thread of `pool`, until `wanted` is empty.
 
         Several calls, each with a thread of its own, share `wanted`.
         """
-        opened, failed = await pool.run(_open_some, directory, wanted, self._acks_fsync)
+        opened, failed = await pool.run(_open_some, directory, wanted, self._acks_fsync, failures)
         for partition_log in opened:
             directory.adopt(partition_log)
         for topic_partition, postponed in failed.items():
@@ -90,7 +94,7 @@ class LogOpener:
 
 
 def _open_some(
-    directory: LogDirectory, wanted: deque[Wanted], acks_fsync: bool
+    directory: LogDirectory, wanted: deque[Wanted], acks_fsync: bool, failures: FewLines
 ) -> tuple[list[PartitionLog], dict[TopicPartition, Postponed | None]]:
     """Take logs from `wanted` and open them, until `wanted` is empty. Other threads take from it, too.
 
@@ -111,9 +115,9 @@ def _open_some(
             failed[each.topic_partition] = Postponed(each.topic_id, each.config) if is_passing else None
             if isinstance(error, KafkaError):
                 again = ": it is tried again" if is_passing else ""
-                log.error("%s cannot be opened: %s%s", each.topic_partition, error.message, again)
+                failures.log("%s cannot be opened: %s" + again, each.topic_partition, error.message)
             else:  # a bug, or unforeseen damage: the others are opened all the same
-                log.exception("%s cannot be opened", each.topic_partition)
+                failures.log("%s cannot be opened", each.topic_partition, exc_info=error)
 
 
 def _open(directory: LogDirectory, wanted: Wanted, acks_fsync: bool) -> PartitionLog:

@@ -15,7 +15,7 @@ from itertools import cycle
 
 from barnabas.base.environment.blocking import Pool
 from barnabas.base.errors import KafkaError
-from barnabas.base.text import logger_of
+from barnabas.base.text import FewLines, logger_of
 from barnabas.base.types import ZERO_TOPIC_ID, TopicId, TopicPartition
 from barnabas.broker.config import TopicConfig
 from barnabas.broker.logs.directories import LogDirectories
@@ -58,6 +58,7 @@ class LostReplicas:
         self._is_clustered = is_clustered
         #: as of the start
         self._missing = MissingDirectories([], are_all_open=False, is_clustered=is_clustered)
+        self._created, self._not_created = FewLines(log), FewLines(log)
         #: whether `account` has ended
         self._is_accounted = False
 
@@ -105,6 +106,7 @@ class LostReplicas:
         for topic_partition, directory in gone.items():
             topic_id, config = start.hosted[topic_partition], start.config_of(topic_partition.topic)
             await self.begin_anew(directory, topic_partition, topic_id, config)
+        self.end_lines()
         for topic_partition, broken in self._unopened.directory_of.items():
             if broken is not None and topic_partition in start.hosted:
                 self._incomplete.note(
@@ -137,7 +139,8 @@ class LostReplicas:
     ) -> None:
         """Create an empty log for a replica whose files are gone, and mark the replica as incomplete.
 
-        If that fails, log an error. The partition is then in `UnopenedLogs`.
+        If that fails, log an error. The partition is then in `UnopenedLogs`. After all calls, call
+        `end_lines`.
         """
         end = directory.checkpoints.recovery_point_of(topic_partition, topic_id)
         if end:
@@ -159,18 +162,23 @@ class LostReplicas:
                 self._unopened.postponed[topic_partition] = Postponed(topic_id, config, is_gone=True)
             else:
                 self._unopened.postponed.pop(topic_partition, None)
-            log.error(
+            self._not_created.log(
                 "%s/%s is missing, and cannot be created again: %s", directory.path, topic_partition, error
             )
             return
         self._unopened.remove(topic_partition)
         self._incomplete.note(topic_partition, topic_id, mark, directory.adopt(opened))
-        log.error(
+        self._created.log(
             "%s/%s is created again, empty, and is copied from the partition's leader: %s",
             directory.path,
             topic_partition,
             mark.reason,
         )
+
+    def end_lines(self) -> None:
+        """Log how many more logs `begin_anew` has created, or could not create."""
+        self._created.end("logs are created again, empty")
+        self._not_created.end("logs are missing, and cannot be created again")
 
     async def _remove_mark_of_missing(self, opened: PartitionLog, mark: Mark) -> bool:
         """Remove the mark of a replica if the missing directories are here again, and have no log of it.
@@ -207,10 +215,11 @@ class LostReplicas:
         """Add the partitions whose log is gone or lost to `UnopenedLogs`, so that it is not created again."""
         if not self._directories.are_all_working:
             self._unopened.directory_of.update(dict.fromkeys(self._without_log(hosted)))
+        gone = FewLines(log)
         for topic_partition in sorted(self._without_log(hosted) - self._unopened.directory_of.keys()):
             for directory in self._directories:
                 if end := directory.checkpoints.recovery_point_of(topic_partition, hosted[topic_partition]):
-                    log.error(
+                    gone.log(
                         "%s/%s is gone with its records up to offset %d: put it back from a backup, or have "
                         "`barnabas log repair` create the partition again",
                         directory.path,
@@ -218,6 +227,7 @@ class LostReplicas:
                         end - 1,
                     )
                     self._unopened.add(topic_partition, directory)
+        gone.end("logs are gone with their records")
         lost = self._find_lost(self._without_log(hosted) - self._unopened.directory_of.keys(), hosted)
         if lost:
             self._unopened.directory_of.update(dict.fromkeys(lost))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 
-from barnabas.base.text import logger_of
+from barnabas.base.text import FewLines, logger_of
 from barnabas.base.types import TopicPartition
 from barnabas.broker.logs.checkpointing import CheckpointWriter
 from barnabas.broker.logs.directories import LogDirectories
@@ -53,6 +54,7 @@ class PostponedLogs:
         self._incomplete = incomplete
         self._checkpoints = checkpoints
         self._delete = delete
+        self._opened, self._failed = FewLines(log, logging.INFO), FewLines(log)
 
     async def open(self) -> set[TopicPartition]:
         """Try again to open each postponed log. In each directory, stop at the first one that still fails.
@@ -74,6 +76,9 @@ class PostponedLogs:
                     break
                 if topic_partition not in unopened:
                     opened.add(topic_partition)
+        self._opened.end("logs are open now")
+        self._failed.end("logs cannot be opened")
+        self._lost.end_lines()
         if opened:
             late = [found for each in opened if (found := self._directories.find_log(each))]
             await asyncio.shield(self._checkpoints.share(self._moves.load_copies_of(late)))
@@ -111,7 +116,7 @@ class PostponedLogs:
         except Exception as error:
             if not may_pass(error.__cause__):
                 del unopened.postponed[topic_partition]
-                log.error("%s cannot be opened: %s", topic_partition, error)
+                self._failed.log("%s cannot be opened: %s", topic_partition, error)
             return
         for each, partition_log in found.items():
             each.adopt(partition_log)
@@ -130,4 +135,4 @@ class PostponedLogs:
             self._incomplete.forget(topic_partition)
         else:
             self._incomplete.note(topic_partition, topic_id, mark, directory.logs[topic_partition])
-        log.info("%s is open now", topic_partition)
+        self._opened.log("%s is open now", topic_partition)

@@ -9,7 +9,7 @@ from itertools import islice
 from types import MappingProxyType
 
 from barnabas.base.errors import ErrorCode, KafkaError
-from barnabas.base.text import logger_of
+from barnabas.base.text import FewLines, logger_of
 from barnabas.base.types import (
     NO_LEADER_EPOCH,
     BrokerId,
@@ -99,6 +99,7 @@ class ReplicaManager:
         self._unopened: dict[TopicId, deque[int]] = {}
         #: partitions that could not be opened for lack of space, memory or open files: they are tried again
         self._postponed: dict[tuple[TopicId, int], None] = {}
+        self._failures = FewLines(log)
         self._is_retry_due = False
         #: logs of deleted topics that are not deleted yet
         self._doomed: deque[tuple[TopicId, TopicPartition]] = deque()
@@ -192,6 +193,8 @@ class ReplicaManager:
             self._delete_leftovers(delta)
         for name in sorted(image.topics if delta.broker_configs else delta.topic_configs):
             self._configure(name)
+        if not self._unopened:
+            self._end_failures()
         if delta.brokers:  # a follower counts, or may join an ISR, by what the image says of its broker
             self.check_in_sync()
 
@@ -265,7 +268,7 @@ class ReplicaManager:
     def _open_some(self) -> None:
         for _ in range(_OPENED_AT_ONCE):
             if not self._unopened or self._logs.is_closed:
-                return
+                break
             topic_id, indexes = next(iter(self._unopened.items()))
             topic = self._image.topic_by_id(topic_id)
             index = indexes.popleft()
@@ -275,8 +278,13 @@ class ReplicaManager:
                 continue
             if self._node_id in topic.partitions[index].replicas:
                 self._try_to_open(topic, index)
-        if self._unopened:
+        if self._unopened and not self._logs.is_closed:
             asyncio.get_running_loop().call_soon(self._open_some)
+        else:
+            self._end_failures()
+
+    def _end_failures(self) -> None:
+        self._failures.end("partitions cannot be opened")
 
     def _try_to_open(self, topic: TopicImage, index: int) -> None:
         key = topic.id, index
@@ -286,7 +294,7 @@ class ReplicaManager:
             is_passing = may_pass(error.__cause__)
             if key not in self._postponed:
                 again = "; it is tried again" if is_passing else ""
-                log.error("%s-%d cannot be opened: %s%s", topic.name, index, error, again)
+                self._failures.log("%s-%d cannot be opened: %s" + again, topic.name, index, error)
             if is_passing:
                 self._postponed[key] = None
                 self._retry_later()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import random
+import string
 import threading
 
 import pytest
@@ -516,6 +518,67 @@ def test_a_stop_waits_for_a_checkpoint_whose_job_was_cancelled():
     asyncio.run(scenario())
 
 
+def hang_at(disk, path):
+    """Let the next fsync of the file `path` wait. Return (event of the wait, event that ends it)."""
+    entered, release = threading.Event(), threading.Event()
+
+    def hold(operation, name):
+        if operation == "sync" and name == path:
+            disk.refuse = None
+            entered.set()
+            release.wait()
+
+    disk.refuse = hold
+    return entered, release
+
+
+def test_a_truncation_does_not_write_a_checkpoint_that_a_thread_is_writing():
+    """The thread's older recovery points would replace the lower one, or both would write the same file."""
+
+    async def scenario():
+        bench = Bench("/a")
+        bench.logs._disk = bench.logs.checkpoints._disk = pool = ThreadPool("disk", 2)
+        log = bench.create("t", records=5)
+        log.flush()
+        entered, release = hang_at(bench.disk, "/a/recovery-point-offset-checkpoint.tmp")
+        job = asyncio.ensure_future(bench.logs.checkpoint(LogDirectory.recovery_point_checkpoint))
+        await asyncio.to_thread(entered.wait)
+        try:
+            with pytest.raises(KafkaError, match="are being written"):
+                truncate_to(log, 2)
+        finally:
+            release.set()
+            await job
+            await pool.close()
+        assert log.log_end_offset == 5
+        truncate_to(log, 2)
+        assert log.log_end_offset == 2
+        assert offsets_in(bench.disk, "/a/recovery-point-offset-checkpoint") == {("t", 0): 2}
+
+    asyncio.run(scenario())
+
+
+def test_a_checkpoint_does_not_wait_for_that_of_a_directory_whose_disk_hangs():
+    async def scenario():
+        bench = Bench("/a", "/b")
+        bench.logs._disk = bench.logs.checkpoints._disk = pool = ThreadPool("disk", 2)
+        logs = [bench.create(name, records=5) for name in "tu"]
+        for log in logs:
+            log.flush()
+        entered, release = hang_at(bench.disk, "/a/recovery-point-offset-checkpoint.tmp")
+        job = asyncio.ensure_future(bench.logs.checkpoint(LogDirectory.recovery_point_checkpoint))
+        await asyncio.to_thread(entered.wait)
+        try:
+            await asyncio.wait_for(bench.logs.prepare_truncation(logs[1], 2), 5)
+            assert offsets_in(bench.disk, "/b/recovery-point-offset-checkpoint") == {("u", 0): 2}
+        finally:
+            release.set()
+            await job
+            await pool.close()
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize("flush_messages", [1, 1000])
 def test_what_a_crash_has_left_is_fsynced_before_it_is_served_where_what_is_acknowledged_is(flush_messages):
     """Otherwise the broker could acknowledge the data when a producer sends it again, and a power cut could
@@ -637,6 +700,37 @@ def test_a_replica_that_cannot_begin_anew_on_a_full_disk_is_registered_and_begin
         assert (incomplete(again), again.logs.get(TopicPartition("t", 0)).log_end_offset) == (["t-0"], 0)
         again.logs.close()
 
+    play(scenario, "/a")
+
+
+@pytest.mark.parametrize("is_gone", [False, True], ids=["not-opened", "not-created-again"])
+def test_a_full_disk_has_a_few_lines_for_many_logs_and_counts_the_others(play, caplog, is_gone):
+    names = string.ascii_letters[:30]
+
+    async def scenario(bench):
+        for name in names:
+            log = bench.create(name, records=6)
+            if is_gone:
+                log.flush()
+        await bench.logs.checkpoint(LogDirectory.recovery_point_checkpoint)
+        bench.disk.process_ended()
+        for name in names if is_gone else ():
+            bench.disk.remove_tree(f"/a/{name}-0")
+        again = Bench("/a", disk=bench.disk, is_clustered=True)
+        bench.disk.refuse = full_for("write", "" if is_gone else "index")
+        await again.logs.load(hosted(names), lambda _: CONFIG)
+        assert len(incomplete(again)) == 30
+        errors = [each.getMessage() for each in caplog.records if each.levelno == logging.ERROR]
+        assert len(errors) == 11
+        assert all(" cannot be " in each and "-0" in each for each in errors[:10])
+        assert errors[10].startswith("20 more logs ")
+        caplog.clear()
+        bench.disk.refuse = None
+        assert len(await again.logs.open_postponed()) == 30
+        assert len([each for each in caplog.records if each.levelno >= logging.INFO]) == 11
+        again.logs.close()
+
+    caplog.set_level(logging.DEBUG)
     play(scenario, "/a")
 
 
