@@ -23,7 +23,9 @@ line of an operation before the operation, with one system call. So the line sur
     forget      topics {topic: number of partitions}: the client deletes its group or its offsets there;
     forgot      ok (false: the broker has rejected it). Without this line, the outcome is unknown
     gave_up     why, seconds (of waiting), answered (whether the broker answered another client at that time),
-                states (two states of the process's transactional id from the broker, some seconds apart)
+                states (two states of the process's transactional id from the broker, some seconds apart),
+                kept [[topic, partition, leader epoch of the client, of the brokers], ...]: only of a producer
+                that keeps the leader epochs of a deleted topic
     fault       fault, target: the soak began this fault on a broker or a client
     stopped     target: the soak stopped this client permanently
     calm        the faults have ended

@@ -41,6 +41,16 @@ EXCUSES = [
         "the client's transaction was under way",
     ),
     Excuse(
+        "stalled-client",
+        "confluent",
+        lambda finding: (
+            bool(finding.evidence["broker answered others"])
+            and bool(finding.evidence["keeps epochs of a deleted topic"])
+        ),
+        "librdkafka ignores metadata with a lower leader epoch than it knows, also if the topic was created "
+        "again and begins at 0 (its issue 4898); the same with Apache Kafka",
+    ),
+    Excuse(
         "lost-write",
         "confluent",
         lambda finding: (

@@ -155,8 +155,9 @@ def _stalled_producers(history: History) -> Iterator[Finding]:
         if send.outcome is Outcome.OK and NEVER > send.done > history.calm
     }
     clients = set(lively.values())
+    gave_up = {process.name for process, _ in history.gave_up}  # `waiting` has a finding for each
     for process in history.processes.values():
-        if process.role not in PRODUCERS or process.name in lively:
+        if process.role not in PRODUCERS or process.name in lively or process.name in gave_up:
             continue
         lived = history.stopped.get(process.name, NEVER) - process.began
         if process.began > history.calm and lived < GRACE and process.client_name in clients:

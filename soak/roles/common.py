@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import signal
+import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -126,6 +127,8 @@ class Writer:
         self._task = task
         self._recorder = recorder
         self._sent = 0
+        #: monotonic time of the last outcome of a record, in seconds
+        self.heard_at = time.monotonic()
 
     def draft(
         self, topics: dict[str, int], txn: int | None = None, source: tuple[Place, int] | None = None
@@ -145,21 +148,23 @@ class Writer:
         return draft
 
     def acknowledged(self, draft_id: str, offset: int | None) -> None:
+        self.heard_at = time.monotonic()
         self._recorder.note("ack", id=draft_id, offset=-1 if offset is None or offset < 0 else offset)
 
     def failed(self, draft_id: str, error: object, *, unknown: bool = True) -> None:
+        self.heard_at = time.monotonic()
         self._recorder.note("nack", id=draft_id, error=str(error), unknown=unknown)
 
     def to_former_topic(self, draft_id: str) -> None:
         """Note that the broker to which the record is sent still has the deleted topic of this name."""
         self._recorder.note("former", id=draft_id)
 
-    def gave_up(self, why: str, seconds: float) -> None:
+    def gave_up(self, why: str, seconds: float, **cause: Any) -> None:
         """Note that this client waits forever, with the broker's state at this time. The state shows who
-        causes the wait.
+        causes the wait. `cause` has further fields of the history.
         """
         said = witness.ask(self._task.bootstrap, self._task.transactional_id)
-        self._recorder.note("gave_up", why=why, seconds=seconds, **said)
+        self._recorder.note("gave_up", why=why, seconds=seconds, **said, **cause)
 
 
 class Transactions:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 from contextlib import suppress
 from typing import Any
@@ -10,6 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.client.settings import ASK_AGAIN, KEEP_BROKERS
+from soak.plan import RECYCLED
 from soak.roles.common import (
     SECONDS,
     SESSION_MS,
@@ -23,6 +26,8 @@ from soak.roles.common import (
     Writer,
     identity,
 )
+from soak.roles.kept_epochs import Kept, KeptEpochs
+from soak.roles.metadata import newest_epochs
 from soak.roles.sharing import work
 from soak.roles.topics import keep, recycle
 
@@ -40,12 +45,17 @@ NO_TOPIC = (
 
 
 def produce(task: Task, stop: Stop) -> None:
-    """Send records one at a time as an idempotent producer with acks=all, without waiting for answers."""
-    recorder = task.recorder()
-    writer = Writer(task, recorder)
-    producer = Producer(_producer(task) | IDEMPOTENT)
+    """Send records one at a time as an idempotent producer with acks=all, without waiting for answers. End if
+    the producer keeps the leader epochs of a deleted topic.
+    """
+    writer = Writer(task, task.recorder())
+    epochs = KeptEpochs(RECYCLED, lambda: newest_epochs(task.bootstrap, RECYCLED))
+    producer = Producer(_producer(task) | IDEMPOTENT | epochs.settings)
     while not stop:
         _send(producer, writer, writer.draft(task.topics))
+        kept = epochs.look(writer.heard_at) if RECYCLED in task.topics else []
+        if kept:
+            _give_up(writer, kept)
         time.sleep(task.pause)
     producer.flush(SECONDS)
 
@@ -134,6 +144,14 @@ def consume(task: Task, stop: Stop) -> None:
         _commit(consumer, reader)
     finally:
         consumer.close()
+
+
+def _give_up(writer: Writer, kept: list[Kept]) -> None:
+    """End the process. The records in its queue would only time out."""
+    why = "librdkafka keeps the leader epochs of a deleted topic"
+    writer.gave_up(why, time.monotonic() - writer.heard_at, kept=[[RECYCLED, *each] for each in kept])
+    print(f"{why}: {kept}", file=sys.stderr, flush=True)
+    os._exit(1)
 
 
 def _producer(task: Task) -> dict[str, Any]:

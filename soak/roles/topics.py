@@ -11,13 +11,10 @@ from operator import itemgetter
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-from barnabas.client.connection import BrokerConnection
-from barnabas.client.errors import ClientError
 from barnabas.client.settings import KEEP_BROKERS
-from barnabas.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from soak.roles.common import SECONDS, Place, Stop, Task, identity
+from soak.roles.metadata import REQUEST_SECONDS, topic_at
 
-REQUEST_SECONDS = 2.0
 POLL_SECONDS = 0.2
 #: how often an administrator who looks after logs deletes records, too
 DELETES = 0.5
@@ -91,24 +88,10 @@ class Recycler:
     def _topic_id(self) -> str | None:
         """Return the topic id that most brokers know. A broker that is cut off may not know of a deletion."""
         servers = self._task.bootstrap.split(",")
-        told = Counter(filter(None, map(self._topic_id_at, servers)))
+        answers = [topic for server in servers if (topic := topic_at(server, self._topic)) is not None]
+        told = Counter(topic.topic_id.hex() for topic in answers)
         found, count = max(told.items(), key=itemgetter(1), default=(None, 0))
         return found if count > len(servers) / 2 else None
-
-    def _topic_id_at(self, server: str) -> str | None:
-        """Return the topic id that one broker knows; None if it gives no answer or
-        does not know the topic.
-        """
-        host, _, port = server.rpartition(":")
-        request = MetadataRequest(
-            topics=[MetadataRequestTopic(name=self._topic)], allow_auto_topic_creation=False
-        )
-        try:
-            with BrokerConnection(host, int(port), REQUEST_SECONDS) as connection:
-                (topic,) = connection.ask(request).topics
-        except ClientError:
-            return None
-        return None if topic.error_code else topic.topic_id.hex()
 
     def _remove(self) -> bool:
         """Delete the topic. Return whether it is gone, by this call or an earlier one; False if that is

@@ -572,6 +572,14 @@ def test_a_life_that_gets_nothing_done_for_long_has_stalled_whatever_the_earlier
     assert found(world.survey()) == ["stalled-producer"]
 
 
+def test_producer_that_gives_up_in_the_calm_has_no_second_finding():
+    world = World(A)
+    world.producer().send(A)
+    world.note("soak", "calm")
+    world.note("p", "gave_up", why="a step", seconds=80, answered=True, states=[""])
+    assert found(world.survey()) == ["stalled-client"]
+
+
 def test_client_that_the_soak_has_killed_before_the_calm_owes_nothing():
     world = World(A)
     world.producer().send(A)

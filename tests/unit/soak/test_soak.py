@@ -20,6 +20,8 @@ from soak.history import Recorder, read
 from soak.nemesis import BROKER, FILL, FILL_AND_KILL, KILL, ZOMBIE, Fault, member, schedule
 from soak.plan import settings, slots
 from soak.roles.common import Draft, identity
+from soak.roles.kept_epochs import PAUSE, SILENCE, KeptEpochs
+from soak.roles.metadata import newest_epochs
 from soak.storm import Machine
 from tests.unit.soak.world import World
 
@@ -204,6 +206,74 @@ def test_a_client_that_waits_for_ever_is_excused_only_if_the_broker_does_not_kee
     is_excused = client == "kafka_python" and not is_brokers
     assert [finding.kind for finding in unexcused] == ([] if is_excused else ["stalled-client"])
     assert len(excused) == is_excused
+
+
+@pytest.mark.parametrize(
+    "client, answered, kept, is_removed, is_excused",
+    [
+        ("confluent", True, [["a", 0, 1, 0]], True, True),
+        ("confluent", True, [["a", 0, 1, 1]], True, False),
+        ("confluent", True, [["a", 0, 1, 0]], False, False),
+        ("confluent", True, [["a", 0, 1, 0], ["b", 0, 1, 0]], True, False),
+        ("confluent", True, [], True, False),
+        ("confluent", False, [["a", 0, 1, 0]], True, False),
+        ("aiokafka", True, [["a", 0, 1, 0]], True, False),
+    ],
+)
+def test_a_producer_that_keeps_the_epochs_of_a_deleted_topic_is_excused(
+    client, answered, kept, is_removed, is_excused
+):
+    world = World(A)
+    producer = world.producer(client=client)
+    world.remove(A)
+    world.create(A)
+    producer.send(A)
+    if is_removed:
+        world.remove(A)
+        world.create(A)
+    said = {"why": "old epochs", "seconds": 11, "answered": answered, "states": [""]}
+    world.note("p", "gave_up", **said, kept=kept)
+    unexcused, excused = sift(check(world.survey().histories.values()))
+    assert [finding.kind for finding in unexcused] == ([] if is_excused else ["stalled-client"])
+    assert len(excused) == is_excused
+
+
+STATISTICS = """{"topics": {"a": {"partitions": {
+    "0": {"partition": 0, "leader_epoch": 3}, "1": {"partition": 1, "leader_epoch": 0},
+    "-1": {"partition": -1, "leader_epoch": -1}}}}}"""
+
+
+def test_a_producer_keeps_old_epochs_when_two_looks_without_an_outcome_between_find_them():
+    now = 0.0
+    brokers = {0: 0, 1: 0}
+    epochs = KeptEpochs("a", lambda: brokers, lambda: now)
+    epochs.read(STATISTICS)
+    assert epochs.look(heard_at=0.0) == []
+    now = SILENCE
+    assert epochs.look(heard_at=0.0) == []
+    assert epochs.look(heard_at=0.0) == [], "it does not look again at once"
+    now += PAUSE
+    assert epochs.look(heard_at=0.0) == [(0, 3, 0)]
+    now += SILENCE + 1
+    assert epochs.look(heard_at=1.0) == [], "there was an outcome since the first look"
+    now += PAUSE
+    brokers = {}
+    assert epochs.look(heard_at=1.0) == [], "the brokers do not know the topic now"
+    now += PAUSE
+    brokers = {0: 3, 1: 1}
+    assert epochs.look(heard_at=1.0) == [], "the brokers have the same epoch, or a higher one"
+    now += PAUSE
+    brokers = {0: 0, 1: 0}
+    assert epochs.look(heard_at=1.0) == [], "it is the first look that finds an old epoch again"
+
+
+def test_the_newest_epochs_are_those_of_more_than_half_of_the_brokers():
+    with BarnabasBroker() as broker:
+        broker.create_topic("a")
+        server = broker.bootstrap_servers
+        assert newest_epochs(server, "a") == {0: 0}
+        assert newest_epochs(server, "b") == {}
+        assert newest_epochs(f"{server},127.0.0.1:1", "a") == {}
 
 
 def test_the_witness_of_a_client_that_waits_asks_the_broker_itself(monkeypatch):
