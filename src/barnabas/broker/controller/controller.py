@@ -372,8 +372,9 @@ class Controller:
             self._begin_join()
 
     def _note_admission(self, image: ClusterImage) -> None:
-        epoch = self.registration.epoch
-        if image.is_admitted(self._broker.id) and image.brokers[self._broker.id].epoch == epoch:
+        # An image can have the admission of this broker, and not its node any more: the session has ended.
+        epoch, admission = self.registration.epoch, image.admitted.get(self._broker.id)
+        if admission is not None and admission.epoch == epoch:
             self.registration.admitted(epoch)
             self._admitted.set()
 

@@ -96,7 +96,8 @@ class IncompleteReplicas:
         replica = self._replicas.get(opened.topic_partition)
         if replica is None or replica.opened is not opened:
             return
-        # The topic can be deleted during the write: the mark then names the topic in whose folder it is not.
+        # If the topic is deleted during the write, the mark can get into the folder of the next topic of this
+        # name. The id shows that it is not of that topic.
         mark = replica.mark._replace(is_emptied=True, topic_id=replica.topic_id)
         files = opened.files
         try:

@@ -265,7 +265,7 @@ class PartitionFolders:
                 f"{folder}/{checkpoints.PARTITION_METADATA}",
                 checkpoints.encode_partition_metadata(topic_id),
             )
-            write_mark(fs, folder, mark)
+            write_mark(fs, folder, mark._replace(topic_id=topic_id))
             if is_new:
                 fs.rename(folder, path)
                 fs.sync_directory(self._env.path)

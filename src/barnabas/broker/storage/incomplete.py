@@ -10,6 +10,7 @@ emptied before it fetches, because its remaining log may have holes. Apache Kafk
 from __future__ import annotations
 
 import json
+import zlib
 from typing import NamedTuple
 
 from barnabas.base.environment.filesystem import FileSystem, replace_file
@@ -49,17 +50,27 @@ def encode_mark(mark: Mark) -> bytes:
         content["directories"] = mark.directories
     if mark.topic_id:
         content["topic_id"] = mark.topic_id.hex()
-    return json.dumps(content).encode()
+    return json.dumps({**content, "checksum": _checksum(content)}).encode()
+
+
+def _checksum(content: dict[str, object]) -> int:
+    return zlib.crc32(json.dumps(content, sort_keys=True).encode())
 
 
 def decode_mark(content: bytes) -> Mark:
     """Return the mark in a `barnabas-incomplete` file. For damaged content, return a mark that says so."""
     try:
         found = json.loads(content)
+        checksum = found.pop("checksum", None)  # 0.2.0 wrote none, and no topic id
+        if checksum != _checksum(found) and (checksum is not None or "topic_id" in found):
+            raise ValueError("another checksum")
         reason, is_emptied = str(found["reason"]), found["emptied"] is True
         directories = tuple(map(str, found.get("directories", ())))
-        return Mark(reason, is_emptied, directories, bytes.fromhex(found.get("topic_id", "")))
-    except (ValueError, KeyError, TypeError):
+        topic_id = bytes.fromhex(found.get("topic_id", ""))
+        if len(topic_id) not in (0, 16):
+            raise ValueError("not a topic id")
+        return Mark(reason, is_emptied, directories, topic_id)
+    except (ValueError, KeyError, TypeError, AttributeError):
         return Mark("its mark is damaged")
 
 

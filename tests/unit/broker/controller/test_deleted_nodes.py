@@ -106,6 +106,24 @@ def test_registration_that_is_deleted_is_made_again_and_the_broker_admitted() ->
     run_virtual(scenario())
 
 
+def test_broker_sees_its_admission_even_if_its_registration_is_gone_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its next registration names the last admission that it saw. An older one means that it has crashed."""
+
+    async def scenario() -> None:
+        server = MemoryServer()
+        members = await brokers(server, 1, 2, 3)
+        registration = members[2].controller.registration
+        epoch, seen = registration.epoch, []
+        monkeypatch.setattr(registration, "admitted", seen.append)
+        await MemoryStore(server).delete(znodes.broker(3))
+        await until(lambda: registration.epoch != epoch)
+        assert epoch in seen
+
+    run_virtual(scenario())
+
+
 @pytest.mark.parametrize("path", [znodes.CONTROLLER_EPOCH, znodes.BROKER_EPOCHS, znodes.CLUSTER_ID])
 @pytest.mark.parametrize("count", [1, 3])
 def test_node_that_brokers_know_is_put_back(path: str, count: int) -> None:
