@@ -41,8 +41,9 @@ def choose_leader(state: PartitionState, logs: Mapping[BrokerId, ReplicaLog]) ->
     """Return the replica with the longest log that has all records of those that were last in sync.
 
     Another replica can have a higher last epoch, from a leadership in which nothing was committed. A later
-    leader then committed records of earlier epochs, and appended none of its own. Such a log lacks them. If
-    `logs` has no replica that was last in sync, return the one with the longest log.
+    leader then committed records of earlier epochs, and appended none of its own. Such a log lacks them.
+    But a log with records of the last leadership is equal to that leader's log up to its own end. If `logs`
+    has no replica that was last in sync, return the one with the longest log.
 
     Args:
         state: state of the partition, which has no leader.
@@ -51,13 +52,17 @@ def choose_leader(state: PartitionState, logs: Mapping[BrokerId, ReplicaLog]) ->
     ends = {broker: each.end for broker, each in logs.items()}
     in_sync = {broker: ends[broker] for broker in ends if broker in last_in_sync(state)} or ends
     best = longest_log(in_sync)
-    return longest_log(
-        {
-            broker: each.end
-            for broker, each in logs.items()
-            if broker == best or (broker not in in_sync and contains(each.epoch_starts, each.end, ends[best]))
-        }
-    )
+    last_leadership = state.leader_epoch - 1  # the epoch rose when the leader was lost
+    others = {
+        broker: each.end
+        for broker, each in logs.items()
+        if broker not in in_sync
+        and (
+            contains(each.epoch_starts, each.end, ends[best])
+            or (each.end.epoch == last_leadership and each.end.end >= ends[best].end)
+        )
+    }
+    return longest_log({best: ends[best]} | others)
 
 
 async def replica_logs(

@@ -972,8 +972,26 @@ def test_replica_that_was_out_of_sync_leads_only_with_all_records_of_those_that_
     """Simulation seeds 600112 and 1300011: after a crash of all brokers, a former leader led again. A later
     leader had appended nothing, and had committed records of an earlier epoch.
     """
-    lost = PartitionState((2, 3, 1), (), -1, last_known_elr=(3, 1))
+    lost = PartitionState((2, 3, 1), (), -1, leader_epoch=9, last_known_elr=(3, 1))
     logs = {1: ReplicaLog(LogEnd(2, 19)), 2: stale, 3: ReplicaLog(LogEnd(2, 15))}
+    assert choose_leader(lost, logs) == leader
+
+
+@pytest.mark.parametrize(
+    ("in_sync", "other", "leader"),
+    [
+        (LogEnd(4, 90), LogEnd(5, 140), 2),
+        (LogEnd(-1, 100), LogEnd(5, 140), 2),  # retention removed all of its records
+        (LogEnd(4, 150), LogEnd(5, 140), 1),  # it can have committed records that the other one lacks
+        (LogEnd(3, 90), LogEnd(4, 140), 1),  # it has followed an earlier leader
+    ],
+)
+def test_replica_that_has_followed_the_last_leader_further_than_those_in_sync_leads(
+    in_sync: LogEnd, other: LogEnd, leader: int
+) -> None:
+    """All in sync lost their last records in a power cut. The other one knows no older epoch any more."""
+    lost = PartitionState((2, 3, 1), (), -1, leader_epoch=6, last_known_elr=(3, 1))
+    logs = {1: ReplicaLog(in_sync), 2: ReplicaLog(other, (other,)), 3: ReplicaLog(LogEnd(3, 15))}
     assert choose_leader(lost, logs) == leader
 
 
