@@ -18,6 +18,7 @@ from tests.compat.programs import (
     confluent_admin,
     confluent_consumers,
     confluent_groups,
+    confluent_logins,
     confluent_producers,
     confluent_transactions,
     kafka_python_admin,
@@ -26,7 +27,7 @@ from tests.compat.programs import (
     logins,
 )
 from tests.compat.programs.peers import BarnabasWithAllProtocols, KafkaWithAllProtocols
-from tests.compat.programs.trace import Program, differences, run, slow
+from tests.compat.programs.trace import Program, Trace, differences, run, slow
 
 # A program is a public function of one argument, `see`.
 PROGRAMS = [
@@ -42,6 +43,7 @@ PROGRAMS = [
         confluent_groups,
         confluent_admin,
         logins,
+        confluent_logins,
     )
     for name, program in vars(module).items()
     if inspect.isfunction(program)
@@ -75,12 +77,21 @@ def addresses(
         theirs.stop()
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(480)
 @pytest.mark.parametrize(
     "program", PROGRAMS, ids=lambda each: f"{each.__module__.split('.')[-1]}-{each.__name__}"
 )
 def test_same_programs(addresses: tuple[Mapping[str, str], Mapping[str, str]], program: Program) -> None:
+    ours, theirs = _both(program, addresses)
+    found = differences(ours, theirs)
+    if not found and slow(ours, theirs):
+        # A broker's own wait repeats. If this one does not, another program had the machine.
+        ours, theirs = _both(program, addresses)
+        found = [*differences(ours, theirs), *slow(ours, theirs)]
+    assert not found, f"{len(found)} of {len(theirs.steps)} steps differ\n" + "\n".join(found)
+
+
+def _both(program: Program, addresses: tuple[Mapping[str, str], Mapping[str, str]]) -> tuple[Trace, Trace]:
     prefix = f"{program.__name__.replace('_', '-')}-{time.time_ns()}"
     ours, theirs = (run(program, each, prefix) for each in addresses)
-    found = [*differences(ours, theirs), *slow(ours, theirs)]
-    assert not found, f"{len(found)} of {len(theirs.steps)} steps differ\n" + "\n".join(found)
+    return ours, theirs

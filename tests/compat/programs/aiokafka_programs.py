@@ -338,7 +338,9 @@ async def administration(see: Trace) -> None:
     ):
         await see.wait(f"create {label}", admin.create_topics([topic]))
     await see.wait("create dry", admin.create_topics([NewTopic(see.name("d"), 1, 1)], validate_only=True))
-    topics = await admin.list_topics()
+    deadline = time.monotonic() + 20  # Kafka answers before its broker knows the topic
+    while name not in (topics := await admin.list_topics()) and time.monotonic() < deadline:
+        await asyncio.sleep(0.1)
     see.note("listed", name in topics)
     see.note(
         "describe",
@@ -351,14 +353,10 @@ async def administration(see: Trace) -> None:
     await see.wait("grow none", admin.create_partitions({none: NewPartitions(2)}))
     resource = ConfigResource(ConfigResourceType.TOPIC, name, configs={"retention.ms": "6000"})
     await see.wait("alter", admin.alter_configs([resource]))
-    await asyncio.sleep(0.3)
-    await see.wait(
-        "describe config",
-        admin.describe_configs(
-            [ConfigResource(ConfigResourceType.TOPIC, name, configs={"retention.ms": None})],
-            include_synonyms=True,
-        ),
-    )
+    described = [ConfigResource(ConfigResourceType.TOPIC, name, configs={"retention.ms": None})]
+    while "6000" not in str(await admin.describe_configs(described)) and time.monotonic() < deadline:
+        await asyncio.sleep(0.1)
+    await see.wait("describe config", admin.describe_configs(described, include_synonyms=True))
     await see.wait(
         "alter bad",
         admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, name, configs={"retention.ms": "x"})]),

@@ -49,11 +49,12 @@ def made(see: Trace, suffix: str, partitions: int = 1, **config: str) -> str:
     settings = {key.replace("_", "."): value for key, value in config.items()}
     clients = admin(see)
     clients.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(30)
-    until(lambda: _is_known(clients, name))
+    until(lambda: is_known(clients, name))
     return name
 
 
-def _is_known(clients: AdminClient, name: str) -> bool:
+def is_known(clients: AdminClient, name: str) -> bool:
+    """Return whether the topic exists, and all its partitions have leaders."""
     described = clients.describe_topics(TopicCollection([name]))[name]
     return described.exception(30) is None and all(each.leader for each in described.result().partitions)
 
@@ -62,7 +63,7 @@ def removed(see: Trace, topic: str) -> None:
     """Delete a topic, and wait until the broker no longer knows it."""
     clients = admin(see)
     clients.delete_topics([topic])[topic].result(30)
-    until(lambda: not _is_known(clients, topic))
+    until(lambda: not is_known(clients, topic))
 
 
 def filled(see: Trace, suffix: str, count: int = 5, partitions: int = 1, **config: str) -> str:

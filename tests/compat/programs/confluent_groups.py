@@ -187,6 +187,34 @@ def patterns_of_topics(see: Trace) -> None:
         reader.client.close()
 
 
+def patterns_of_the_broker(see: Trace) -> None:
+    filled(see, "a-1", 1)
+    for pattern in (
+        "a.*",
+        "(?i)A.*",
+        "(?P<name>a).*",
+        "[[:alpha:]].*",
+        r"\\pL-\\d$",
+        "(?=a)",
+        r"(a)\\1",
+        "a**",
+        "a{1001}",
+        "*",
+        "[",
+        "|",
+    ):
+        see.call(pattern, _matched, see, pattern)
+
+
+def _matched(see: Trace, pattern: str) -> Any:
+    """Return the number of partitions that a member gets by a pattern, and its errors."""
+    topics = [f"^{see.name(pattern)}"]
+    reader = _Member(see, topics, group_id=see.name("g"), group_protocol="consumer")
+    until(lambda: (reader.poll(), reader.count or reader.errors)[-1], 4)
+    reader.client.close()
+    return reader.told, reader.errors
+
+
 def topics_that_go_under_a_group(see: Trace) -> None:
     for name, options in PROTOCOLS.items():
         stays, goes = filled(see, f"{name}-stays", 1), filled(see, f"{name}-goes", 1, partitions=2)

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from confluent_kafka.admin import NewPartitions
+from confluent_kafka import OFFSET_END, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    ResourceType,
+)
 from tests.compat.programs.confluent_clients import (
     admin,
     everything_read,
@@ -67,11 +75,20 @@ def topics_with_invalid_names(see: Trace) -> None:
     for options in _KINDS:
         writer = producer(see, message_timeout_ms=3000, **options)
         for name in (*INVALID_NAMES, ""):
-            sent(see, f"{options} {name}", writer, name, b"v")
+            see.call(f"{options} {name} is rejected", _is_rejected, writer, name)
     writer = producer(see, message_timeout_ms=5000)
     for name in INVALID_NAMES:
         see.call(f"list {name}", lambda name=name: writer.list_topics(name, 5).topics[name].error)
     sent(see, "internal", writer, "__consumer_offsets", b"v", partition=0)
+
+
+def _is_rejected(writer: Producer, topic: str) -> bool:
+    """Return whether the client rejects a record, at once or in its report: it can know the topic's error."""
+    try:
+        ((error, _, _),) = reports(writer, topic, b"v")
+    except KafkaException:
+        return True
+    return error is not None
 
 
 def partitions_that_do_not_exist(see: Trace) -> None:
@@ -134,7 +151,7 @@ def timestamps_of_the_log(see: Trace) -> None:
 def topics_that_go_under_a_producer(see: Trace) -> None:
     for number, options in enumerate(_KINDS):
         topic = made(see, f"t{number}", 2)
-        writer = producer(see, topic_metadata_refresh_interval_ms=500, message_timeout_ms=20_000, **options)
+        writer = producer(see, message_timeout_ms=20_000, **options)
         sent(see, f"{options} before", writer, topic, b"v", b"w", partition=0)
         sent(see, f"{options} before, last partition", writer, topic, b"v", partition=1)
         removed(see, topic)
@@ -143,9 +160,61 @@ def topics_that_go_under_a_producer(see: Trace) -> None:
         everything_read(see, topic, 1)
 
 
-def _is_delivered(writer: object, topic: str) -> bool:
-    ((error, _, _),) = reports(writer, topic, b"again", partition=0)  # type: ignore[arg-type]
+def _is_delivered(writer: Producer, topic: str) -> bool:
+    try:
+        ((error, _, _),) = reports(writer, topic, b"again", partition=0)
+    except KafkaException:  # the client knows that the topic is gone
+        return False
     return error is None
+
+
+def topics_that_shrink_under_a_producer(see: Trace) -> None:
+    for number, options in enumerate(_KINDS):
+        topic = made(see, f"t{number}", 3)
+        writer = producer(see, message_timeout_ms=20_000, **options)
+        sent(see, f"{options} before", writer, topic, b"v", partition=2)
+        removed(see, topic)
+        made(see, f"t{number}", 1)
+        see.note(f"{options} the first partition", until(lambda: _is_delivered(writer, topic)))  # noqa: B023
+        sent(see, f"{options} the last partition", writer, topic, b"v", partition=2)
+        everything_read(see, topic)
+
+
+def settings_that_change_under_a_producer(see: Trace) -> None:
+    clients = admin(see)
+    for number, options in enumerate(_KINDS):
+        topic = made(see, f"t{number}")
+        writer = producer(see, **options)
+        for name, value in (
+            ("max.message.bytes", "500"),
+            ("message.timestamp.type", "LogAppendTime"),
+            ("compression.type", "gzip"),
+            ("cleanup.policy", "compact"),
+        ):
+            entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+            resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+            clients.incremental_alter_configs([resource])[resource].result(20)
+            until(lambda: _setting(clients, topic, name) == value)  # noqa: B023
+            sent(see, f"{options} {name}", writer, topic, b"v", b"v" * 600, timestamp=5000)
+            sent(see, f"{options} {name} with a key", writer, topic, b"w", key=b"k", timestamp=5000)
+        everything_read(see, topic)
+
+
+def _setting(clients: AdminClient, topic: str, name: str) -> str | None:
+    (found,) = clients.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
+    return found.result(20)[name].value
+
+
+def records_that_go_under_a_producer(see: Trace) -> None:
+    topic, clients = made(see, "t"), admin(see)
+    place = TopicPartition(topic, 0, OFFSET_END)
+    for options in _KINDS:
+        writer = producer(see, **options)
+        for number in range(3):
+            sent(see, f"{options} {number}", writer, topic, b"v", b"w")
+            see.call(f"{options} delete {number}", lambda: clients.delete_records([place]))
+        sent(see, f"{options} after", writer, topic, b"v")
+    everything_read(see, topic)
 
 
 def purged_records(see: Trace) -> None:

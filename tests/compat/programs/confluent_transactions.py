@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_END,
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from tests.compat.programs.confluent_clients import (
     admin,
@@ -198,13 +205,6 @@ def offsets_in_transactions(see: Trace) -> None:
 
 def offsets_of_members_that_left(see: Trace) -> None:
     topic = filled(see, "t", 3, 2)
-    place = TopicPartition(topic, 0)
-    group = see.name("g")
-    first = consumer(see, topic, group_id=group)
-    polled(first, 20)
-    stale = first.consumer_group_metadata()
-    second = consumer(see, topic, group_id=group)
-    until(lambda: (first.poll(0.1), second.poll(0.1), len(second.assignment()) == 1)[-1])
     writer = _transactional(see)
 
     def commit(label: str, metadata: object, offset: int) -> None:
@@ -214,17 +214,30 @@ def offsets_of_members_that_left(see: Trace) -> None:
         see.call(f"{label}: commit", writer.commit_transaction, 30)
         see.call(f"{label}: abort", writer.abort_transaction, 30)
 
-    commit("a stale generation", stale, 1)
-    commit("a member", second.consumer_group_metadata(), 2)
-    gone = second.consumer_group_metadata()
-    second.close()
-    commit("a member that left", gone, 3)
-    first.close()
-    commit("a member of an empty group", gone, 1)
-    reader = consumer(see, group_id=group)
-    commit("a consumer that never joined", reader.consumer_group_metadata(), 2)
-    see.call("committed", reader.committed, [place], 20)
-    reader.close()
+    for protocol in ("classic", "consumer"):
+        options = {"group_id": see.name(protocol), "group_protocol": protocol}
+        first = consumer(see, topic, **options)
+        polled(first, 20)
+        stale = first.consumer_group_metadata()
+        second = consumer(see, topic, **options)
+
+        def shared(first: Consumer = first, second: Consumer = second) -> bool:
+            first.poll(0.1)
+            second.poll(0.1)
+            return len(first.assignment()) == len(second.assignment()) == 1
+
+        see.call(f"{protocol}: two members", until, shared)
+        commit(f"{protocol}: a stale generation", stale, 1)
+        commit(f"{protocol}: a member", second.consumer_group_metadata(), 2)
+        gone = second.consumer_group_metadata()
+        second.close()
+        commit(f"{protocol}: a member that left", gone, 3)
+        first.close()
+        commit(f"{protocol}: a member of an empty group", gone, 1)
+        reader = consumer(see, group_id=see.name(protocol))
+        commit(f"{protocol}: a consumer that never joined", reader.consumer_group_metadata(), 2)
+        see.call(f"{protocol}: committed", reader.committed, [TopicPartition(topic, 0)], 20)
+        reader.close()
 
 
 def offsets_that_are_not_stable_yet(see: Trace) -> None:
@@ -238,6 +251,18 @@ def offsets_that_are_not_stable_yet(see: Trace) -> None:
     writer.send_offsets_to_transaction([TopicPartition(topic, 0, 4)], reader.consumer_group_metadata(), 30)
     see.call("committed while it is open", _committed, see, "read_committed", topic)
     see.call("committed, read_uncommitted", _committed, see, "read_uncommitted", topic)
+    clients = admin(see)
+    request = [ConsumerGroupTopicPartitions(see.name("g"), [TopicPartition(topic, 0)])]
+    for stable in (True, False):
+        see.call(
+            f"for an administrator, stable: {stable}",
+            lambda stable=stable: [
+                found.exception(20) or found.result().topic_partitions
+                for found in clients.list_consumer_group_offsets(
+                    request, require_stable=stable, request_timeout=3
+                ).values()
+            ],
+        )
     see.call("commit meanwhile", reader.commit, offsets=[TopicPartition(topic, 0, 2)], asynchronous=False)
     writer.commit_transaction(30)
     see.call("committed after the end", _committed, see, "read_committed", topic)
@@ -287,3 +312,41 @@ def a_topic_that_goes_in_a_transaction(see: Trace) -> None:
     sent(see, "send", writer, other, b"w")
     see.call("commit", writer.commit_transaction, 30)
     _read_by_both(see, other)
+
+
+def a_group_that_goes_in_a_transaction(see: Trace) -> None:
+    topic = filled(see, "t", 5)
+    clients = admin(see)
+    place = [TopicPartition(topic, 0)]
+    for end in ("commit", "abort"):
+        for before in (True, False):
+            group = see.name(f"{end}-{before}")
+            label = f"{end}, {'an' if before else 'no'} offset before"
+            reader = consumer(see, group_id=group)
+            if before:
+                reader.commit(offsets=[TopicPartition(topic, 0, 1)], asynchronous=False)
+            writer = _transactional(see, group)
+            writer.begin_transaction()
+            metadata = reader.consumer_group_metadata()
+            writer.send_offsets_to_transaction([TopicPartition(topic, 0, 4)], metadata, 30)
+            see.call(f"{label}: delete", lambda group=group: clients.delete_consumer_groups([group]))
+            see.call(f"{label}: {end}", getattr(writer, f"{end}_transaction"), 30)
+            see.call(f"{label}: committed", reader.committed, place, 10)
+            see.call(f"{label}: describe", lambda group=group: clients.describe_consumer_groups([group]))
+            see.call(f"{label}: delete again", lambda group=group: clients.delete_consumer_groups([group]))
+            see.call(f"{label}: committed at last", reader.committed, place, 10)
+            reader.close()
+
+
+def records_that_go_in_a_transaction(see: Trace) -> None:
+    topic = filled(see, "t", 2)
+    clients = admin(see)
+    for end in ("commit", "abort"):
+        writer = _transactional(see, end)
+        writer.begin_transaction()
+        sent(see, f"{end}: first", writer, topic, b"first", b"first")
+        sent(see, f"{end}: second", writer, topic, b"second")
+        see.call(f"{end}: delete", lambda: clients.delete_records([TopicPartition(topic, 0, OFFSET_END)]))
+        sent(see, f"{end}: third", writer, topic, b"third")
+        see.call(end, getattr(writer, f"{end}_transaction"), 30)
+        _read_by_both(see, topic)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from kafka import OffsetAndMetadata, TopicPartition
@@ -77,6 +76,7 @@ def topics(see: Trace) -> None:
         "duplicates", admin.create_topics, [NewTopic(see.name("d"), 1, 1), NewTopic(see.name("d"), 2, 1)]
     )
     see.call("none", admin.create_topics, [])
+    admin.wait_for_topics([name])
     see.call("listed", lambda: name in admin.list_topics())
     see.call("describe", admin.describe_topics, [name])
     see.call("describe unknown", admin.describe_topics, [see.name("no")])
@@ -176,8 +176,12 @@ def settings(see: Trace) -> None:
         see.call(
             f"alter {incremental}", admin.alter_configs, [topic(retention_ms="6000")], incremental=incremental
         )
-        time.sleep(0.3)  # Kafka's brokers learn a change after its answer
-        see.call(f"described {incremental}", admin.describe_configs, [topic()])
+        see.call_until(
+            f"described {incremental}",
+            lambda found: "'6000'" in str(found),
+            admin.describe_configs,
+            [topic()],
+        )
         see.call(
             f"alter dry {incremental}",
             admin.alter_configs,
@@ -220,8 +224,12 @@ def settings(see: Trace) -> None:
         see.call(
             f"reset {incremental}", admin.reset_configs, [topic(retention_ms=None)], incremental=incremental
         )
-        time.sleep(0.3)
-        see.call(f"described after reset {incremental}", admin.describe_configs, [topic()])
+        see.call_until(
+            f"described after reset {incremental}",
+            lambda found: "'6000'" not in str(found),
+            admin.describe_configs,
+            [topic()],
+        )
     see.call(
         "alter broker",
         admin.alter_configs,
@@ -256,9 +264,11 @@ def settings(see: Trace) -> None:
             )
         ],
     )
-    time.sleep(0.3)
-    see.call(
-        "describe group", admin.describe_configs, [ConfigResource(ConfigResourceType.GROUP, see.name("g"))]
+    see.call_until(
+        "describe group",
+        lambda found: "'50000'" in str(found),
+        admin.describe_configs,
+        [ConfigResource(ConfigResourceType.GROUP, see.name("g"))],
     )
     for kinds in (["TOPIC"], ["GROUP"], ["BROKER"], ["CLIENT_METRICS"]):
         seen = admin.list_config_resources(kinds)
@@ -547,8 +557,9 @@ def permissions_and_users(see: Trace) -> None:
             )
         ),
     )
-    time.sleep(0.5)
-    see.call("describe user", admin.describe_user_scram_credentials, [user])
+    see.call_until(
+        "describe user", lambda found: "20000" in str(found), admin.describe_user_scram_credentials, [user]
+    )
     see.call("describe user twice", lambda: sorted(admin.describe_user_scram_credentials([user, user])))
     see.call(
         "delete user",

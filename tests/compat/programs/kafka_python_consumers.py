@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
-from kafka.admin import KafkaAdminClient
+from tests.compat.programs.confluent_clients import removed
 from tests.compat.programs.kafka_python_producers import consumer, made, producer
 from tests.compat.programs.trace import Trace
 
@@ -319,10 +319,7 @@ def deleted_topic_of_a_reader(see: Trace) -> None:
     reader = consumer(see, allow_auto_create_topics=False, metadata_max_age_ms=2000)
     reader.assign([TopicPartition(topic, 0)])
     see.call("read", polled, reader)
-    admin = KafkaAdminClient(bootstrap_servers=see.bootstrap)
-    admin.delete_topics([topic])
-    admin.close()
-    time.sleep(1)
+    removed(see, topic)
     see.call("read deleted", polled, reader, 4000)
     see.call("position", reader.position, TopicPartition(topic, 0))
     see.call("end", reader.end_offsets, [TopicPartition(topic, 0)], timeout_ms=3000)

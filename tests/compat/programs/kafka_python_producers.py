@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from typing import Any
 
@@ -13,6 +12,8 @@ from kafka import (
     TopicPartition,
 )
 from kafka.admin import KafkaAdminClient, NewTopic
+from tests.compat.programs import confluent_clients
+from tests.compat.programs.confluent_clients import is_known, until
 from tests.compat.programs.trace import Trace
 
 
@@ -159,9 +160,8 @@ def deleted_topic(see: Trace) -> None:
     with producer(see, enable_idempotence=False, retries=0, max_block_ms=4000) as writer:
         sent(see, "first", writer, topic, b"v")
         see.call("delete", admin.delete_topics, [topic])
-        time.sleep(1)
+        until(lambda: not is_known(confluent_clients.admin(see), topic))
         see.call("produce", lambda: type(writer.send(topic, b"v").exception))
-        time.sleep(1)
     admin.close()
 
 
@@ -212,7 +212,7 @@ def transaction_timeouts(see: Trace) -> None:
     see.call("init", writer.init_transactions)
     see.call("begin", writer.begin_transaction)
     sent(see, "send", writer, topic, b"v")
-    time.sleep(14)  # Kafka looks every 10 s for transactions that have timed out
+    until(lambda: _is_aborted(see, topic), 60)  # Kafka looks every 10 s for such transactions
     see.call("commit late", writer.commit_transaction)
     see.call("abort late", writer.abort_transaction)
     see.call("begin after", writer.begin_transaction)
@@ -222,12 +222,19 @@ def transaction_timeouts(see: Trace) -> None:
     everything_read(see, topic, isolation_level="read_committed")
 
 
+def _is_aborted(see: Trace, topic: str) -> bool:
+    """Return whether the marker of a transaction with one record is there."""
+    place = TopicPartition(topic, 0)
+    with consumer(see, isolation_level="read_committed") as reader:
+        return int(reader.end_offsets([place])[place]) == 2
+
+
 def offsets_in_a_transaction(see: Trace) -> None:
     topic = made(see, "t")
     place, group = TopicPartition(topic, 0), see.name("g")
     writer = producer(see, transactional_id=see.name("x"))
     writer.init_transactions()
-    reader = consumer(see, topic, group_id=group, enable_auto_commit=False)
+    reader = consumer(see, topic, group_id=group, enable_auto_commit=False, consumer_timeout_ms=30_000)
     sent_first = producer(see)
     sent_first.send(topic, b"v").get(10)
     sent_first.close()
@@ -242,8 +249,14 @@ def offsets_in_a_transaction(see: Trace) -> None:
         )
         see.call(f"{end} committed meanwhile", reader.committed, place, timeout_ms=3000)
         see.call(end, getattr(writer, f"{end}_transaction"))
-        time.sleep(0.5)  # Kafka answers before it has written the markers
-        see.call(f"{end} committed", reader.committed, place, metadata=True, timeout_ms=5000)
+        see.call_until(
+            f"{end} committed",
+            lambda found, end=end: (found is not None) == (end == "commit"),
+            reader.committed,
+            place,
+            metadata=True,
+            timeout_ms=5000,
+        )
     see.call("begin", writer.begin_transaction)
     stranger = reader.group_metadata()
     reader.close()

@@ -23,7 +23,8 @@ from tests.compat.programs.trace import Trace
 FOLDER = "BARNABAS_PROGRAM_CERTIFICATES"
 
 
-def _file(name: str) -> str:
+def file(name: str) -> str:
+    """Return the path of a PEM file of `tests.certificates`."""
     return str(Path(os.environ[FOLDER]) / f"{name}.pem")
 
 
@@ -60,7 +61,7 @@ def kafka_python_by_password(see: Trace) -> None:
                     "sasl_mechanism": mechanism,
                     "sasl_plain_username": "ann",
                     "sasl_plain_password": PASSWORD,
-                    "ssl_cafile": _file("authority"),
+                    "ssl_cafile": file("authority"),
                     "bootstrap_timeout_ms": 1500,
                 }
                 name = f"{protocol} {mechanism} {label}"
@@ -78,10 +79,10 @@ def _opened(see: Trace, writer: KafkaProducer) -> Any:
 
 
 def kafka_python_with_tls(see: Trace) -> None:
-    usual = {"bootstrap_timeout_ms": 1500, "security_protocol": "SSL", "ssl_cafile": _file("authority")}
+    usual = {"bootstrap_timeout_ms": 1500, "security_protocol": "SSL", "ssl_cafile": file("authority")}
     for label, listener, options in (
         ("right", "SSL", {}),
-        ("other authority", "SSL", {"ssl_cafile": _file("stranger")}),
+        ("other authority", "SSL", {"ssl_cafile": file("stranger")}),
         ("no authority", "SSL", {"ssl_cafile": None}),
         ("plaintext to tls", "SSL", {"security_protocol": "PLAINTEXT"}),
         (
@@ -96,12 +97,12 @@ def kafka_python_with_tls(see: Trace) -> None:
         ),
         ("tls to sasl", "SASL_SSL", {}),
         ("plaintext to sasl", "SASL_PLAINTEXT", {"security_protocol": "PLAINTEXT"}),
-        ("own certificate", "MUTUAL", {"ssl_certfile": _file("client"), "ssl_keyfile": _file("client")}),
+        ("own certificate", "MUTUAL", {"ssl_certfile": file("client"), "ssl_keyfile": file("client")}),
         ("no certificate", "MUTUAL", {}),
         (
             "certificate of a stranger",
             "MUTUAL",
-            {"ssl_certfile": _file("stranger"), "ssl_keyfile": _file("stranger")},
+            {"ssl_certfile": file("stranger"), "ssl_keyfile": file("stranger")},
         ),
     ):
         see.call(
@@ -124,7 +125,7 @@ async def aiokafka_by_password(see: Trace) -> None:
                     "sasl_plain_username": "ann",
                     "sasl_plain_password": PASSWORD,
                     "request_timeout_ms": 4000,
-                    "ssl_context": ssl.create_default_context(cafile=_file("authority")),
+                    "ssl_context": ssl.create_default_context(cafile=file("authority")),
                 }
                 await see.wait(f"{protocol} {mechanism} {label}", _started(see, **{**right, **options}))
 
@@ -141,9 +142,9 @@ async def _started(see: Trace, **options: Any) -> Any:
 
 async def aiokafka_with_tls(see: Trace) -> None:
     def context(authority: str = "authority", certificate: str = "") -> ssl.SSLContext:
-        made = ssl.create_default_context(cafile=_file(authority))
+        made = ssl.create_default_context(cafile=file(authority))
         if certificate:
-            made.load_cert_chain(_file(certificate))
+            made.load_cert_chain(file(certificate))
         return made
 
     for label, listener, options in (

@@ -65,6 +65,7 @@ class KafkaWithAllProtocols(_AllProtocols, Kafka):
         kinds = ",".join(f"{name}:{protocol}" for name, protocol in PROTOCOLS.items())
         self.settings = (
             *self.common(),
+            "broker.session.timeout.ms=60000",  # a busy machine delays heartbeats to the controller
             f"controller.quorum.voters=1@{controller}",
             f"listeners={listeners},CONTROLLER://{controller}",
             f"advertised.listeners={listeners}",

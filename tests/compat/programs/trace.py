@@ -21,7 +21,7 @@ _NOW_MS = 600_000
 # What each broker or client makes up: ids of members, topics and clusters.
 _MADE_UP = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-    r"""|^[\w+/-]{22}$|(?<=['"])[\w-]{22}(?=['"])"""
+    r"""|^(?![A-Z_]+$)[\w+/-]{22}$|(?<=['"])[\w-]{22}(?=['"])"""
 )
 # Times and object ids in a client's texts.
 _SECONDS = re.compile(r"\d+\.\d+(?= ?s| sec)|(?<=0x)[0-9a-f]+|(?<=client-)\d+|(?<=python-)\d+")
@@ -67,6 +67,28 @@ class Trace:
             return None
         self._record(label, result, started)
         return result
+
+    def call_until(
+        self,
+        label: str,
+        reached: Callable[[Any], object],
+        function: Callable[..., Any],
+        *args: Any,
+        **options: Any,
+    ) -> Any:
+        """Call `function` until its result is as expected, or for 20 s. Then call it once more, as `call`.
+
+        Kafka answers a change before its brokers know it.
+        """
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            try:
+                if reached(function(*args, **options)):
+                    break
+            except Exception:  # the last call records it
+                pass
+            time.sleep(0.1)
+        return self.call(label, function, *args, **options)
 
     async def wait(self, label: str, awaitable: Awaitable[Any], at_most: float = 12) -> Any:
         """Await, and record the result or the exception. Return the result; None for an exception."""
