@@ -36,7 +36,7 @@ from barnabas.broker.config import BrokerConfig, TopicConfig
 from barnabas.broker.logs import LogDirectory
 from barnabas.broker.logs.cleaner import LogCleaner
 from barnabas.broker.logs.manager import LogManager
-from barnabas.broker.logs.shared_fsync import SharedFsync
+from barnabas.broker.logs.shared_fsync import FsyncsByDirectory
 from barnabas.broker.metadata.image import PartitionState
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.storage import Origin, PartitionLog
@@ -108,7 +108,7 @@ class Bench:
         self.logs = LogManager(self.config, environment, self.pool, self.failures.append)
         self.logs.open("c1")
         (self.directory,) = self.logs.directories
-        self.commit = SharedFsync(self.pool)
+        self.commit = FsyncsByDirectory(environment.blocking)
         self.partitions = {}
         for name, config in CONFIGS.items():
             place, topic_id = TopicPartition(name, 0), name.encode().ljust(16)[:16]

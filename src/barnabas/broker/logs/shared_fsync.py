@@ -11,6 +11,7 @@ hangs delays no log on another disk.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from itertools import islice
 from typing import Protocol
 
@@ -42,14 +43,18 @@ class Flushable(Protocol):
 
 
 class SharedFsync:
-    """Makes appended records durable, and then advances the high watermarks.
+    """Makes appended records of the logs in one log directory durable, and then advances the high watermarks.
 
     Args:
-        disk: threads that fsync. Their logs are in one log directory.
+        log_dir: path of the log directory.
+        disk: threads that fsync.
+        pass_on: called with a partition whose log has moved to another log directory while it waited here.
     """
 
-    def __init__(self, disk: Pool) -> None:
+    def __init__(self, log_dir: str, disk: Pool, pass_on: Callable[[Flushable], None]) -> None:
+        self._log_dir = log_dir
         self._disk = disk
+        self._pass_on = pass_on
         self._dirty: dict[Flushable, None] = {}
         self._round: asyncio.Task[None] | None = None
 
@@ -72,9 +77,14 @@ class SharedFsync:
     async def _run(self) -> None:
         try:
             while self._dirty:
-                partitions = list(islice(self._dirty, _AT_ONCE))
-                for partition in partitions:
+                due = list(islice(self._dirty, _AT_ONCE))
+                partitions = []
+                for partition in due:
                     del self._dirty[partition]
+                    if partition.log_dir == self._log_dir:
+                        partitions.append(partition)
+                    else:  # a round of that directory may flush it now, and a log has one flush at a time
+                        self._pass_on(partition)
                 flushes = (partition.flush(self._disk) for partition in partitions)
                 outcomes = await asyncio.gather(*flushes, return_exceptions=True)
                 for partition, outcome in zip(partitions, outcomes, strict=True):
@@ -105,7 +115,7 @@ class FsyncsByDirectory:
         if shared is None:
             pool = self._blocking.pool("fsyncs", _THREADS)
             self._pools.append(pool)
-            shared = self._by_directory[partition.log_dir] = SharedFsync(pool)
+            shared = self._by_directory[partition.log_dir] = SharedFsync(partition.log_dir, pool, self.add)
         shared.add(partition)
 
     async def stop(self) -> None:

@@ -26,6 +26,10 @@ class Partition:
             raise self._error
 
 
+def no_move(partition):
+    raise AssertionError(f"{partition} has not moved")
+
+
 async def turns(count=5):
     for _ in range(count):
         await asyncio.sleep(0)
@@ -33,7 +37,7 @@ async def turns(count=5):
 
 def test_what_comes_during_a_round_is_one_round_more():
     async def scenario():
-        commit, partition = SharedFsync(None), Partition()
+        commit, partition = SharedFsync("/a", None, no_move), Partition()
         commit.add(partition)
         await turns()
         for _ in range(10):
@@ -51,7 +55,7 @@ def test_what_comes_during_a_round_is_one_round_more():
 
 def test_partition_whose_flush_has_a_bug_does_not_keep_the_others_from_theirs(caplog):
     async def scenario():
-        commit, broken, sound = SharedFsync(None), Partition(RuntimeError("bug")), Partition()
+        commit, broken, sound = SharedFsync("/a", None, no_move), Partition(RuntimeError("bug")), Partition()
         for partition in (broken, sound):
             partition.gate.set()
             commit.add(partition)
@@ -69,7 +73,7 @@ def test_no_more_partitions_are_flushed_at_once_than_may_hold_their_files_open(m
     monkeypatch.setattr(shared_fsync, "_AT_ONCE", 3)
 
     async def scenario():
-        commit, partitions = SharedFsync(None), [Partition() for _ in range(7)]
+        commit, partitions = SharedFsync("/a", None, no_move), [Partition() for _ in range(7)]
         for partition in partitions:
             commit.add(partition)
         await turns()
@@ -78,6 +82,29 @@ def test_no_more_partitions_are_flushed_at_once_than_may_hold_their_files_open(m
             partition.gate.set()
         await commit.stop()
         assert [partition.flushes for partition in partitions] == [1] * 7
+
+    asyncio.run(scenario())
+
+
+def test_log_that_moves_while_it_waits_is_flushed_in_its_new_directory_alone():
+    """A log has one flush at a time: two rounds would flush it at once."""
+
+    async def scenario():
+        fsyncs = FsyncsByDirectory(Threads())
+        hanging, moving = Partition(), Partition()
+        fsyncs.add(hanging)
+        await turns()
+        fsyncs.add(moving)  # the next round of /a
+        moving.log_dir = "/b"
+        fsyncs.add(moving)
+        await turns()
+        assert moving.flushes == 1
+        hanging.gate.set()
+        await turns()
+        assert moving.flushes == 1
+        moving.gate.set()
+        await fsyncs.stop()
+        assert moving.flushes == 2
 
     asyncio.run(scenario())
 

@@ -22,7 +22,7 @@ from barnabas.broker.interbroker import DisconnectedError, NotConnectedError
 from barnabas.broker.logs import LogDirectory
 from barnabas.broker.logs.cold_reads import ColdReads
 from barnabas.broker.logs.incomplete import IncompleteReplicas
-from barnabas.broker.logs.shared_fsync import SharedFsync
+from barnabas.broker.logs.shared_fsync import FsyncsByDirectory
 from barnabas.broker.metadata.image import BrokerImage, PartitionState
 from barnabas.broker.replication.fetch_layout import UsualFetch
 from barnabas.broker.replication.following import Following
@@ -72,7 +72,7 @@ class Node:
         )
         self.threads = VirtualThreads(random.Random(1), 0.0001)
         self.pool = self.threads.pool("disk", 2)
-        self.shared_fsync = SharedFsync(self.pool)
+        self.shared_fsync = FsyncsByDirectory(self.threads)
         self.incomplete = IncompleteReplicas(self.pool)
         self.must_be_emptied = self.incomplete.must_be_emptied
         self.partitions = {}
