@@ -113,11 +113,13 @@ def _open_some(
         except Exception as error:
             is_passing = may_pass(error.__cause__)
             failed[each.topic_partition] = Postponed(each.topic_id, each.config) if is_passing else None
-            if isinstance(error, KafkaError):
-                again = ": it is tried again" if is_passing else ""
-                failures.log("%s cannot be opened: %s" + again, each.topic_partition, error.message)
+            if is_passing and isinstance(error, KafkaError):
+                line = "%s cannot be opened: %s: it is tried again"
+                failures.log(line, each.topic_partition, error.message)
+            elif isinstance(error, KafkaError):
+                log.error("%s cannot be opened: %s", each.topic_partition, error.message)
             else:  # a bug, or unforeseen damage: the others are opened all the same
-                failures.log("%s cannot be opened", each.topic_partition, exc_info=error)
+                log.error("%s cannot be opened", each.topic_partition, exc_info=error)
 
 
 def _open(directory: LogDirectory, wanted: Wanted, acks_fsync: bool) -> PartitionLog:
