@@ -224,8 +224,11 @@ def truncate_to(
             the log goes offline, and its files are closed.
     """
     if offset >= log.log_end_offset:
-        # a leader notes the epoch in which it began to lead, and may have written nothing in it
+        # An emptied log has the epoch of its last record. A leader of Kafka notes its epoch at its log's end.
+        before = log.latest_epoch
         log.epochs.truncate_from_end(offset)
+        if log.latest_epoch != before and not log.files.is_blank:
+            log.files.is_cut = True  # the next flush also writes the epochs
         return False
     if offset < log.files.segments[0].base_offset:
         truncate_fully_and_start_at(log, offset, sync=sync)

@@ -706,7 +706,7 @@ class ReplicaFetcher:
                 ErrorCode.UNKNOWN_SERVER_ERROR,
                 f"epoch {diverging.epoch} ends at {diverging.end_offset}, which this log cannot follow",
             )
-        self._due[followed] = None
+        self._resume(followed)
 
     def _start_over(self, followed: Followed, data: PartitionData | ReceivedData) -> None:
         """Remove all records, and begin again at the leader's log start offset.

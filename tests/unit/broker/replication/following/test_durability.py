@@ -10,6 +10,8 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.replication.following.fetcher import _FSYNC_PATIENCE
 from barnabas.broker.replication.partition.follower import Follower
 from barnabas.broker.storage import segment
+from barnabas.broker.storage.damage import read_small_file
+from barnabas.broker.storage.epochs import LeaderEpochs
 
 
 def partition_data(response):
@@ -218,6 +220,26 @@ def test_a_truncated_log_is_not_fetched_for_before_the_disk_knows(scenario):
         assert told == [1]
         await cluster.settle()
         assert first.content() == second.content()
+
+    scenario(story)
+
+
+def test_a_leader_epoch_that_the_next_leader_has_not_is_gone_from_the_disk_too(scenario):
+    """With this epoch, an emptied log could be the longest one after a crash, and lead."""
+
+    async def story(cluster):
+        first, _ = cluster.add(1, 2)
+        cluster.elect(1, 0)
+        first.produce(b"a")
+        await cluster.settle()
+        first.log.epochs.assign(1, 1)
+        first.log.flush()
+        cluster.fetches(first)
+        cluster.elect(2, 2)
+        await cluster.settle()
+        assert offsets_told(cluster, first) == [1, 1]
+        file = f"{first.log.files.path}/leader-epoch-checkpoint"
+        assert LeaderEpochs.decode(read_small_file(first.disk, file)).entries == [(0, 0)]
 
     scenario(story)
 
