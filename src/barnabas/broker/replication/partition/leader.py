@@ -316,7 +316,7 @@ class Leader:
     def advance_high_watermark(self) -> None:
         """Move the high watermark to the end of the records that all in-sync replicas have.
 
-        Do nothing while fewer than ``min.insync.replicas`` are in sync.
+        Do nothing while fewer than ``min.insync.replicas`` are in sync (`is_under_min_isr`).
         """
         self._advance_to(self._flushes.safe_end())
 
