@@ -53,16 +53,18 @@ def choose_leader(state: PartitionState, logs: Mapping[BrokerId, ReplicaLog]) ->
     in_sync = {broker: ends[broker] for broker in ends if broker in last_in_sync(state)} or ends
     best = longest_log(in_sync)
     last_leadership = state.leader_epoch - 1  # the epoch rose when the leader was lost
-    others = {
-        broker: each.end
-        for broker, each in logs.items()
-        if broker not in in_sync
-        and (
-            contains(each.epoch_starts, each.end, ends[best])
-            or (each.end.epoch == last_leadership and each.end.end >= ends[best].end)
-        )
-    }
-    return longest_log({best: ends[best]} | others)
+
+    def has_all_of_best(log: ReplicaLog) -> bool:
+        has_followed_further = log.end.epoch == last_leadership and log.end.end >= ends[best].end
+        return has_followed_further or contains(log.epoch_starts, log.end, ends[best])
+
+    return longest_log(
+        {
+            broker: each.end
+            for broker, each in logs.items()
+            if broker == best or (broker not in in_sync and has_all_of_best(each))
+        }
+    )
 
 
 async def replica_logs(
