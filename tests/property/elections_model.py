@@ -599,7 +599,7 @@ class Elections:
     def elect_as_requested(self):
         """`topics elect --unclean`, or unclean.leader.election.enable: the replicas that run are enough."""
         if self.choose(4) or self.leaders():
-            return  # nobody asks for this while a former leader still runs
+            return  # a user requests no unclean election while a former leader runs
         asked = candidates(self.state, self._running(), is_unclean_allowed=True)
         logs = self._logs(asked, ())
         if not logs:

@@ -125,7 +125,7 @@ def in_order(found: Iterable[Message]) -> list[Message]:
 
 
 def to_the_end(reader: Consumer, partitions: int, seconds: float = 20) -> list[Message]:
-    """Poll until the consumer (`enable.partition.eof`) has seen the end of so many partitions."""
+    """Poll until the consumer (`enable.partition.eof`) has seen the end of this number of partitions."""
     found: list[Message] = []
     ends: set[tuple[str | None, int | None]] = set()
     deadline = time.monotonic() + seconds

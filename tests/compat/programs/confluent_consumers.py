@@ -219,7 +219,7 @@ def topics_that_a_consumer_does_not_find(see: Trace) -> None:
 
 
 def _records(reader: Consumer, count: int, seconds: float = 20) -> list[object]:
-    """Poll until there are so many records. Return their topics' ends, partitions and offsets."""
+    """Poll until this number of records has come. Return their topics' ends, partitions and offsets."""
     found: list[object] = []
 
     def enough() -> bool:

@@ -68,7 +68,7 @@ class _Member:
 
 
 def _settled(members: Iterable[_Member], *counts: int, seconds: float = 40) -> bool:
-    """Poll until the members have so many partitions."""
+    """Poll until the members have this number of partitions."""
     members = list(members)
 
     def there() -> bool:

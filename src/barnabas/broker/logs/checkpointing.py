@@ -92,6 +92,17 @@ class CheckpointWriter:
                 return False
         return True
 
+    async def write_opened(self, directory: LogDirectory, *, is_outdated: bool) -> None:
+        """After logs of a directory were opened, write the checkpoints that mislead a later start.
+
+        Write all checkpoints if `is_outdated`, and the log start offsets if some are after the ends of their
+        logs. Log errors.
+        """
+        if is_outdated:
+            await self.try_to_write_all(directory)
+        elif directory.checkpoints.has_stale_offsets:
+            await self.try_to_write(directory, LogDirectory.log_start_checkpoint)
+
     def write_all_soon(self, directory: LogDirectory) -> None:
         """Write all checkpoints of a directory in a task. Log errors."""
         self._outdated[directory] = None
@@ -122,7 +133,7 @@ class CheckpointWriter:
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the directory is offline, or its disk failed.
         """
-        directory.planned_starts.append(planned)
+        directory.checkpoints.planned_starts.append(planned)
         try:
             writing = self._log_start_writes.get(directory)
             if writing is None:
@@ -130,7 +141,7 @@ class CheckpointWriter:
                 self._log_start_writes[directory] = writing
             await asyncio.shield(writing)
         finally:
-            directory.planned_starts.remove(planned)
+            directory.checkpoints.planned_starts.remove(planned)
 
     async def store_recovery_points(self, directory: LogDirectory) -> None:
         """Write the recovery points of the logs in `directory`, and its cleaned checkpoint.

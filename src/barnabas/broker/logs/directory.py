@@ -12,7 +12,7 @@ Only the event loop's thread uses a `LogDirectory`, except for `load`, which sev
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from barnabas.base.environment.blocking import Blocking
@@ -175,14 +175,6 @@ class LogDirectory:
         """
         return self.folders.find(self.logs, self.checkpoints.recovery_points)
 
-    def leftovers(self) -> list[TreeRemoval]:
-        """Return tasks that remove the folders of partitions whose deletion was interrupted.
-
-        Raises:
-            OSError: the disk failed.
-        """
-        return self.folders.leftovers()
-
     @property
     def high_watermarks(self) -> Mapping[TopicPartition, Offset]:
         """The high watermarks in the checkpoint on disk: as `open` has read it, or as last written."""
@@ -196,16 +188,6 @@ class LogDirectory:
     def note_clean(self, topic_partition: TopicPartition, offset: Offset) -> None:
         """Set the offset up to which a log is clean. The next `cleaned_checkpoint` writes it."""
         self.checkpoints.note_clean(topic_partition, offset)
-
-    @property
-    def planned_starts(self) -> list[Sequence[tuple[PartitionLog, Offset]]]:
-        """New log start offsets, which take effect once the checkpoint has them."""
-        return self.checkpoints.planned_starts
-
-    @property
-    def has_stale_offsets(self) -> bool:
-        """Whether the log start checkpoint must be written before a log grows past a stale offset in it."""
-        return self.checkpoints.has_stale_offsets
 
     def recovery_point_checkpoint(self) -> CheckpointWrite:
         """Return a task that writes the recovery points.

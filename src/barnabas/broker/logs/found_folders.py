@@ -84,7 +84,7 @@ class FoundFolders:
                 few(list(strangers)),
             )
         try:
-            leftovers = directory.leftovers()
+            leftovers = directory.folders.leftovers()
         except OSError as error:
             directory.env.handle_error("what is to be deleted", error)
         else:

@@ -135,7 +135,5 @@ class LogLoader:
             checkpoints = directory.checkpoints
             if directory not in start.unseen and checkpoints.forget_all_but(start.known):
                 start.outdated.add(directory)
-            if directory in start.outdated or checkpoints.has_untagged_offsets:
-                await self._checkpoints.try_to_write_all(directory)
-            elif directory.has_stale_offsets:
-                await self._checkpoints.try_to_write(directory, LogDirectory.log_start_checkpoint)
+            is_outdated = directory in start.outdated or checkpoints.has_untagged_offsets
+            await self._checkpoints.write_opened(directory, is_outdated=is_outdated)

@@ -281,7 +281,7 @@ class LogMoves:
                 or target.futures.get(topic_partition) is not future
                 or not current.log_start_offset == start == future.log_start_offset
                 or source.cleaned_to.get(topic_partition) != cleaned_to
-                or any(planned is current for plan in source.planned_starts for planned, _ in plan)
+                or any(log is current for plan in source.checkpoints.planned_starts for log, _ in plan)
                 or current.files.is_flushing
                 or current.files.is_cut
                 or current.files.swap is not None

@@ -122,10 +122,7 @@ class PostponedLogs:
             each.adopt(partition_log)
         outdated = set(self._moves.keep_latest(topic_partition, directories))
         for each in directories:
-            if each in outdated:
-                await self._checkpoints.try_to_write_all(each)
-            elif each.has_stale_offsets:
-                await self._checkpoints.try_to_write(each, LogDirectory.log_start_checkpoint)
+            await self._checkpoints.write_opened(each, is_outdated=each in outdated)
         unopened.remove(topic_partition)
         unopened.ambiguous.pop(topic_partition, None)
         unopened.note_recovered()

@@ -34,7 +34,7 @@ def longest_log(ends: Mapping[K, LogEnd]) -> K:
     return max((best, *emptied), key=lambda key: ends[key].end)
 
 
-def contains(epoch_starts: Sequence[tuple[LeaderEpoch, Offset]], end: LogEnd, other: LogEnd) -> bool:
+def contains(epoch_starts: Sequence[tuple[LeaderEpoch, Offset]], own: LogEnd, other: LogEnd) -> bool:
     """Whether a log certainly has all records of another log of the partition (`LeaderEpochs.contains`).
 
     Return False if this is not known, for example because the other log ends in an epoch before
@@ -43,8 +43,8 @@ def contains(epoch_starts: Sequence[tuple[LeaderEpoch, Offset]], end: LogEnd, ot
     Args:
         epoch_starts: the latest leader epochs of the log, each with its first offset, in ascending order;
             empty if only the last one is known.
-        end: the end of the log.
+        own: the end of the log.
         other: the end of the other log.
     """
-    entries = [EpochEntry(*each) for each in epoch_starts or (end,)]
-    return other.end == 0 or LeaderEpochs(entries).contains(other.epoch, other.end, end.end)
+    entries = [EpochEntry(*each) for each in epoch_starts or (own,)]
+    return other.end == 0 or LeaderEpochs(entries).contains(other.epoch, other.end, own.end)

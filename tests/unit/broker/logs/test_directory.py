@@ -135,7 +135,7 @@ def test_deletions_that_a_stop_interrupted_are_found(tmp_path):
     directory.close()
     directory = open_directory(tmp_path)
     assert directory.found() == {}
-    for removal in directory.leftovers():
+    for removal in directory.folders.leftovers():
         removal.run()
     assert not list(tmp_path.glob("*-delete"))
     directory.close()
@@ -150,7 +150,7 @@ def test_only_folders_of_deleted_partitions_are_to_be_deleted(tmp_path):
     (tmp_path / folder.name.replace("gone", "file")).write_text("not a folder")
     directory.close()
     directory = open_directory(tmp_path)
-    assert [removal.path for removal in directory.leftovers()] == [str(folder)]
+    assert [removal.path for removal in directory.folders.leftovers()] == [str(folder)]
     directory.close()
 
 

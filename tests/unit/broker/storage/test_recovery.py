@@ -696,9 +696,9 @@ def test_a_start_beyond_the_end_that_a_power_cut_has_left_is_written_anew(bench)
     file.truncate(bench.log.size // 2)  # what was not flushed is gone
     file.close()
     assert bench.start().log_end_offset == 5
-    assert bench.directory.has_stale_offsets
+    assert bench.directory.checkpoints.has_stale_offsets
     bench.directory.log_start_checkpoint().run()
-    assert not bench.directory.has_stale_offsets
+    assert not bench.directory.checkpoints.has_stale_offsets
     bench.fill(10)
     bench.kill()
     assert bench.start().log_start_offset == 5

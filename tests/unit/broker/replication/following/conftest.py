@@ -119,7 +119,7 @@ class Node:
 
     async def store_log_start(self, log):
         """Store the log start as the log manager does."""
-        self.directory.planned_starts.append([(log, log.log_start_offset)])
+        self.directory.checkpoints.planned_starts.append([(log, log.log_start_offset)])
         try:
             checkpoint = self.directory.log_start_checkpoint()
             list(checkpoint.prepare())
@@ -127,7 +127,7 @@ class Node:
         except OSError as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         finally:
-            self.directory.planned_starts.clear()
+            self.directory.checkpoints.planned_starts.clear()
 
     async def note_emptied(self, log):
         """Note an emptied log as the log manager does."""

@@ -196,7 +196,7 @@ def test_a_log_start_that_moves_while_the_leader_changes_has_nothing_fetched_in_
         await cluster.settle()
         follower.threads.mean_delay = 0.5
         leader.log.advance_log_start(1)
-        while not follower.directory.planned_starts:
+        while not follower.directory.checkpoints.planned_starts:
             await asyncio.sleep(0.01)
         cluster.elect(2, 1)
         cluster.fetches(follower)
