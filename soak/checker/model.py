@@ -73,6 +73,8 @@ class Send:
     tombstone: bool = False
     #: whether a broker that still had the deleted topic of this name can have stored it there
     is_former: bool = False
+    #: whether a broker may still get a copy that names the topic without its id
+    is_on_its_way: bool = False
 
 
 @dataclass(slots=True)
@@ -368,6 +370,9 @@ class _Reader:
 
     def _former(self, event: Event) -> None:
         self._history.sends[event["id"]].is_former = True
+
+    def _on_its_way(self, event: Event) -> None:
+        self._history.sends[event["id"]].is_on_its_way = True
 
     def _init(self, event: Event) -> None:
         self._init_under_way = Init(event["at"])

@@ -159,6 +159,14 @@ class Writer:
         """Note that the broker to which the record is sent still has the deleted topic of this name."""
         self._recorder.note("former", id=draft_id)
 
+    def on_its_way(self, draft_id: str) -> None:
+        """Note that a broker may still get a copy of the record, from a request that has no answer.
+
+        If the request has no topic ids (before version 13 of Produce), the broker stores the copy in the
+        topic that has this name by then.
+        """
+        self._recorder.note("on_its_way", id=draft_id)
+
     def gave_up(self, why: str, seconds: float, **cause: Any) -> None:
         """Note that this client waits forever, with the broker's state at this time. The state shows who
         causes the wait. `cause` has further fields of the history.

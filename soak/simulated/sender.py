@@ -158,6 +158,9 @@ class Sender:
             except ChannelError:
                 self._client.routes.doubt_leader(place)
                 lane.uncertain.add(batch.sequence)
+                if self._max_version < 13:
+                    for draft in batch.drafts:
+                        self._writer.on_its_way(draft.id)
                 failed = True
                 continue
             await self._client.going()

@@ -741,6 +741,21 @@ def test_record_that_was_in_a_topic_when_it_was_deleted_must_not_be_in_the_new_o
     assert found(world.survey()) == ["resurrected"]
 
 
+def test_copy_that_comes_late_may_be_in_the_topic_that_was_made_again():
+    for is_on_its_way, expected in ((True, []), (False, ["resurrected"])):
+        world = World(A)
+        producer = world.producer()
+        world.create(OUT)
+        late = producer.send(OUT)
+        if is_on_its_way:
+            world.note("p", "on_its_way", id=late)
+        old = world.logs[OUT]
+        world.remove(OUT)
+        world.create(OUT)
+        world.logs[OUT] = old
+        assert found(world.survey()) == expected
+
+
 def test_topic_that_is_made_again_with_its_old_id_is_a_finding():
     world = World(A)
     world.create(OUT, "1")
