@@ -124,6 +124,8 @@ def _defaults(
                 "compression.type": "uncompressed",
                 "min.insync.replicas": str(config.transaction_state_log_min_isr or min_isr),
                 "segment.bytes": str(config.transaction_state_log_segment_bytes),
+                # An unclean election could lose a decision, and end the transaction differently elsewhere.
+                "unclean.leader.election.enable": "false",
             },
         )
     if name == SHARE_GROUP_STATE_TOPIC:

@@ -90,6 +90,12 @@ def test_a_replication_factor_that_was_set_waits_for_its_brokers():
     assert made[GROUP_METADATA_TOPIC].replication_factor == 3
 
 
+def test_states_of_transactions_are_not_lost_if_all_topics_allow_unclean_elections():
+    made, _ = make(INTERNAL, unclean_leader_election_enable=True, **CLUSTER)
+    configs = {config.name: config.value for config in made[TRANSACTION_STATE_TOPIC].configs}
+    assert configs["unclean.leader.election.enable"] == "false"
+
+
 def test_other_topics_are_as_the_controllers_settings_say():
     made, errors = make(["a", "b", "a"], {"b": ErrorCode.TOPIC_ALREADY_EXISTS})
     assert errors == {}
