@@ -24,12 +24,13 @@ from tests.zookeeper import new_chroot
 from barnabas.base.environment.filesystem import exists
 from barnabas.base.environment.os_filesystem import OsFileSystem
 from barnabas.base.errors import KafkaError
+from barnabas.base.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.metadata.store import StoreUnavailableError
 from barnabas.broker.metadata.zookeeper.server import ZooKeeperServer
 from barnabas.broker.server.run import BrokerServer
 from barnabas.cli.cluster.folder import ClusterFolder
-from barnabas.client import Admin, Consumer, Producer
+from barnabas.client import Admin, Consumer, Producer, work
 
 BARNABAS = [sys.executable, "-m", "barnabas.cli"]
 PATIENCE = 120
@@ -275,6 +276,44 @@ def test_lone_broker_grows_and_goes_back_with_its_records_groups_and_topics(
     assert plain.end()[0] == 0
     again = start("--brokers", "2")
     assert texts(again.servers, "broker", 12) == NUMBERS
+
+
+def test_share_group_delivers_each_record_once_while_the_machine_grows_and_shrinks(
+    start: Callable[..., Machine],
+) -> None:
+    done: list[str] = []
+
+    def take(servers: str, count: int) -> None:
+        with work(servers, "jobs", group="workers") as jobs:
+            done.extend(str(job.value, "ascii") for job in jobs.take(count, PATIENCE))
+
+    def move(servers: str, *brokers: int) -> None:
+        plan = [*BARNABAS, "topics", "reassign", "plan", "--brokers", ",".join(map(str, brokers))]
+        planned = subprocess.run([*plan, "-b", servers], capture_output=True, timeout=PATIENCE)
+        execute = [*BARNABAS, "topics", "reassign", "execute", "--wait", "-", "-b", servers]
+        moved = subprocess.run(execute, input=planned.stdout, capture_output=True, timeout=PATIENCE)
+        assert moved.returncode == 0, moved.stderr
+        for topic in ("jobs", GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC):
+            assert set(leaders(servers, topic).values()) <= set(brokers)
+
+    alone = start("--set", "node.id=1", "--set", "share.coordinator.state.topic.num.partitions=2")
+    admin = Admin(alone.servers)
+    admin.create_topic("jobs", partitions=3)
+    admin.alter_configs("group", "workers", set={"share.auto.offset.reset": "earliest"})
+    send(alone.servers, "jobs", NUMBERS)
+    take(alone.servers, 3)
+    assert alone.end()[0] == 0
+
+    several = start("--brokers", "3")
+    take(several.servers, 3)
+    move(several.servers, 2, 3)
+    take(several.servers, 3)
+    move(several.servers, 1)
+    assert several.end()[0] == 0
+
+    last = start("--brokers", "1")
+    take(last.servers, 3)
+    assert sorted(done) == sorted(NUMBERS)
 
 
 def test_several_brokers_move_to_a_zookeeper(
