@@ -46,13 +46,12 @@ class ModelLog:
         self.base = 0
         self.records: list[tuple[int, int]] = []
         self.epochs = LeaderEpochs()
-        self.log_start_offset = self.high_watermark = 0
+        self.log_start_offset = self.high_watermark = self.stored_start = 0
         self._flush_at(0)
 
     def _flush_at(self, end):
         self.flushed = end
         self.stored_epochs = list(self.epochs.entries)
-        self.stored_start = self.log_start_offset
 
     @property
     def log_end_offset(self):
@@ -87,7 +86,8 @@ class ModelLog:
             self.stored_start = max(self.stored_start, offset)
 
     def truncate(self, offset):
-        """`truncation.truncate_to`, and the flush that follows."""
+        """`LogManager.prepare_truncation`, `truncation.truncate_to`, and the flush that follows."""
+        self.stored_start = min(self.stored_start, offset)
         if offset >= self.log_end_offset:
             self.epochs.truncate_from_end(offset)
         elif offset < self.base:
@@ -101,7 +101,7 @@ class ModelLog:
 
     def start_over(self, offset):
         self.base, self.records = offset, []
-        self.log_start_offset = self.high_watermark = offset
+        self.log_start_offset = self.high_watermark = self.stored_start = offset
         self.epochs.truncate_from_end(0)
         self.flush()
 
@@ -120,12 +120,16 @@ class ModelLog:
             for epoch, offset in begins_there:
                 if epoch > epochs.latest:
                     epochs.assign(epoch, offset)
-        start = min(max(self.stored_start, self.base), end)
+        start = max(self.stored_start, self.base)
+        if start > end and epochs.latest >= 0:  # `truncation.continue_at`
+            self.base, self.records, end = start, [], start
+        start = min(start, end)
         epochs.truncate_from_start(start)
         epochs.truncate_from_end(end if start < end else end + 1)
         self.epochs = epochs
         self.log_start_offset = start
         self.high_watermark = max(start, min(self.high_watermark, end))
+        self.stored_start = start
         self._flush_at(end)
 
 

@@ -53,6 +53,38 @@ def test_a_former_leader_does_not_lead_with_records_that_were_never_committed():
     assert len(model.committed) == 2
 
 
+def test_a_leader_that_has_lost_deleted_records_does_not_use_their_offsets_again():
+    """A follower that begins at the leader's start would lack the records at these offsets."""
+    model = Elections(bytes([0, 0]))  # three replicas, of which one must be in sync
+    leader, _, third = model.brokers.values()
+    model.append()
+    leader.log.flush()
+    for _ in range(3):
+        model.append()
+    for _ in range(2):
+        model.shrink()
+    assert model.state.isr == (leader.id,)
+    model.delete_records()
+    assert leader.log.stored_start == 4
+    model.follow(third, 10)
+    assert third.log.log_start_offset == 4
+    model.end_session(leader)
+    leader.is_alive = leader.is_clean = False
+    model.dirty.add(leader.id)
+    leader.log.crash(leader.log.flushed)
+    model.start_all()
+    model.elect()
+    model.all_receive()
+    assert model.state.leader == leader.id
+    for _ in range(4):
+        model.append()
+    model.fetch_all()
+    model.expand()
+    assert third.id in model.state.isr
+    start = leader.log.log_start_offset
+    assert leader.log.records[start - leader.log.base :] == third.log.records[start - third.log.base :]
+
+
 @pytest.mark.parametrize(
     ("name", "rule"),
     [

@@ -95,13 +95,11 @@ class CheckpointWriter:
     async def write_opened(self, directory: LogDirectory, *, is_outdated: bool) -> None:
         """After logs of a directory were opened, write the checkpoints that mislead a later start.
 
-        Write all checkpoints if `is_outdated`, and the log start offsets if some are after the ends of their
-        logs. Log errors.
+        Write all checkpoints if `is_outdated`, or if some logs ended before their log start offsets. Log
+        errors.
         """
-        if is_outdated:
+        if is_outdated or directory.checkpoints.has_stale_offsets:
             await self.try_to_write_all(directory)
-        elif directory.checkpoints.has_stale_offsets:
-            await self.try_to_write(directory, LogDirectory.log_start_checkpoint)
 
     def write_all_soon(self, directory: LogDirectory) -> None:
         """Write all checkpoints of a directory in a task. Log errors."""

@@ -20,7 +20,7 @@ from barnabas.base.environment.environment import Environment
 from barnabas.base.environment.filesystem import Lock, make_durable_directory
 from barnabas.base.errors import BarnabasError, KafkaError
 from barnabas.base.text import FewLines
-from barnabas.base.types import Offset, TopicId, TopicPartition
+from barnabas.base.types import NO_LEADER_EPOCH, Offset, TopicId, TopicPartition
 from barnabas.broker.config import TopicConfig
 from barnabas.broker.logs import clean_stop, meta_properties
 from barnabas.broker.logs.clean_stop import LastStop
@@ -35,7 +35,7 @@ from barnabas.broker.storage.log import PartitionLog
 from barnabas.broker.storage.open_files import OpenFiles
 from barnabas.broker.storage.opening import load_log, new_log
 from barnabas.broker.storage.tasks import TreeRemoval
-from barnabas.broker.storage.truncation import truncate_fully_and_start_at
+from barnabas.broker.storage.truncation import continue_at, truncate_fully_and_start_at
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +61,7 @@ class LogDirectory:
     ) -> None:
         self.env = env
         self._blocking = blocking
+        self._is_clustered = is_clustered
         self._lock = lock
         self.directory_id = ids.own
         #: ids of all log directories of the broker (`barnabas.broker.logs.missing_directories`); empty if no
@@ -224,6 +225,7 @@ class LogDirectory:
         loading = LogEnvironment(env.path, OpenFiles(env.fs), env.clock, env.random)
         try:
             log = self._load(loading, topic_partition, topic_id, config, was_clean=self.was_clean)
+            self._continue_at_start(log)
         except OSError as error:
             loading.files.close_idle()
             raise env.handle_error(topic_partition, error) from error
@@ -246,6 +248,36 @@ class LogDirectory:
             committed = log.recovery_point
         log.advance_high_watermark(committed)
         return log
+
+    def _continue_at_start(self, log: PartitionLog) -> None:
+        """If a loaded log ends before its start offset in the checkpoint, let it continue at that offset.
+
+        Without a leader epoch, the log of a cluster continues at its end. Its leader could not detect that
+        the histories of both logs differ.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        topic_partition = log.topic_partition
+        start = self.checkpoints.log_starts.get(topic_partition, 0)
+        if start <= log.log_end_offset or self.folders.begins_anew(topic_partition):
+            return
+        if self._is_clustered and log.latest_epoch == NO_LEADER_EPOCH:
+            return
+        logger.warning(
+            "%s ends at %d, and the records before %d were deleted: it continues at %d",
+            topic_partition,
+            log.log_end_offset,
+            start,
+            start,
+        )
+        try:
+            continue_at(log, start)
+        except KafkaError as error:
+            if isinstance(error.__cause__, OSError):
+                raise error.__cause__ from None
+            raise
+        self.checkpoints.has_stale_offsets = True
 
     def _load(
         self,

@@ -14,7 +14,8 @@ import asyncio
 import errno
 import logging
 from collections import ChainMap
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from barnabas.base.environment.filesystem import FileSystem
 from barnabas.base.types import Offset, TopicId, TopicPartition
@@ -66,14 +67,15 @@ class DirectoryCheckpoints:
         self.lock = asyncio.Lock()
         #: whether a checkpoint has lines without the tag of a topic id, as Apache Kafka writes them
         self.has_untagged_offsets = False
-        #: whether the checkpoint has a log start offset after the end of its log, which was truncated. The
-        #: checkpoint must be rewritten before the log grows past that offset, or a restart would hide the new
-        #: records
+        #: whether a log ended before its start offset in the checkpoint. The checkpoints must be rewritten
+        #: before the log grows past that offset, or a restart would hide the new records
         self.has_stale_offsets = False
         #: whether the recovery points, or some of them, could not be read
         self.has_lost_points = False
         #: new log start offsets, which take effect once the checkpoint has them
         self.planned_starts: list[Sequence[tuple[PartitionLog, Offset]]] = []
+        #: logs that are about to be truncated, each with its end after the truncation
+        self._truncated: list[tuple[PartitionLog, Offset]] = []
         self._recovery_points = self._read(checkpoints.RECOVERY_POINTS, must_exist=was_clean)
         self._log_starts = self._read(checkpoints.LOG_STARTS, must_exist=was_clean)
         self._high_watermarks = self._read(checkpoints.HIGH_WATERMARKS, must_exist=was_clean)
@@ -208,7 +210,10 @@ class DirectoryCheckpoints:
             planned[log] = max(start, planned.get(log, 0))
 
         def unknown_to_files(log: PartitionLog) -> Offset | None:
-            start = max(log.log_start_offset, planned.get(log, 0))
+            # A truncation may have come after the plan.
+            start = max(log.log_start_offset, min(planned.get(log, 0), log.high_watermark))
+            if self._truncated:
+                start = min([start, *(end for each, end in self._truncated if each is log)])
             # The file of leader epochs may begin before the first segment until it is rewritten. A power cut
             # can bring back earlier segments if the new names of their files are not on disk. In both cases,
             # the files do not show the log's start.
@@ -238,6 +243,29 @@ class DirectoryCheckpoints:
         self.write_log_starts().run()
         self.write_high_watermarks().run()
         self.write_cleaned().run()
+
+    @contextmanager
+    def lower_start(self, log: PartitionLog, end: Offset) -> Iterator[bool]:
+        """Within this context, write the log start offset of `log` as `end` at most, before a truncation.
+
+        The context's value is False if the checkpoint needs no write. Truncate the log directly after the
+        context. A higher start offset on disk would later mean that all records before it were deleted, and
+        not only removed by the truncation.
+        """
+        topic_partition = log.topic_partition
+        before = self.log_starts.get(topic_partition, 0)
+        if before <= end and not any(each is log for each, _ in self._truncated):
+            yield False
+            return
+        self._truncated.append((log, end))
+        try:
+            yield True
+        except BaseException:
+            self._log_starts.offsets[topic_partition] = before  # the next truncation tries again
+            self._log_starts.is_stale = True
+            raise
+        finally:
+            self._truncated.remove((log, end))
 
     def write_before_truncation(self, topic_partition: TopicPartition, offset: Offset) -> None:
         """Before a log is truncated to `offset`, lower its recovery point and its clean offset on disk.

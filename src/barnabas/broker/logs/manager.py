@@ -531,13 +531,13 @@ class LogManager:
         await self.incomplete.note_emptied(opened)
 
     async def prepare_truncation(self, opened: PartitionLog, offset: Offset) -> Truncation | None:
-        """Compute a truncation of a log to `offset`, and lower the log's recovery point on disk.
+        """Compute a truncation of a log to `offset`, and lower the log's recovery point and start on disk.
 
         The log itself does not change. A thread reads the batches. Truncations of logs in one directory share
         a write of the checkpoint. `opened` can also be the copy of a log that moves.
 
-        Pass the result to `truncate_to`. The result can be None: the truncation removes nothing or all
-        records, and `truncate_to` then reads no batches.
+        Pass the result to `truncate_to`, before anything else is awaited. The result can be None: the
+        truncation removes nothing or all records, and `truncate_to` then reads no batches.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline, or the recovery point could not be
@@ -549,7 +549,8 @@ class LogManager:
             truncation = begin_truncation(opened, offset)
             if truncation is not None:
                 await self._disk.run(truncation.run)
-            if prepare_truncation(opened, offset, truncation) or opened in self._lowered:
+            end, is_lower = prepare_truncation(opened, offset, truncation)
+            if is_lower or opened in self._lowered:
                 self._lowered[opened] = None
                 try:
                     await self._store_lower_recovery_point(opened)
@@ -558,6 +559,10 @@ class LogManager:
                         self._lowered.pop(opened, None)
                     raise
                 self._lowered.pop(opened, None)
+            directory = self._holder_of(opened)
+            with directory.checkpoints.lower_start(opened, end) as is_needed:
+                if is_needed:
+                    await self.checkpoints.store_log_starts(directory, ())
             if opened.files is files:
                 return truncation  # else the log has moved to another log directory meanwhile
 

@@ -147,12 +147,14 @@ def begin_truncation(log: PartitionLog, offset: Offset) -> Truncation | None:
     return Truncation(log.files, offset)
 
 
-def prepare_truncation(log: PartitionLog, offset: Offset, truncation: Truncation | None = None) -> bool:
+def prepare_truncation(
+    log: PartitionLog, offset: Offset, truncation: Truncation | None = None
+) -> tuple[Offset, bool]:
     """Prepare `truncate_to`: make the recovery point no higher than the log's end after the truncation.
 
-    Return True if this has lowered the recovery point. The caller must then store the recovery point durably
-    before it calls `truncate_to`. If not, a start after a crash would treat records that are appended after
-    the truncation as flushed.
+    Return the log's end after the truncation, and True if this call has lowered the recovery point. The
+    caller must then store the recovery point durably before it calls `truncate_to`. If not, a start after a
+    crash would treat records that are appended after the truncation as flushed.
 
     Args:
         log: log to truncate.
@@ -171,7 +173,7 @@ def prepare_truncation(log: PartitionLog, offset: Offset, truncation: Truncation
         is_lower = files.lower_recovery_point(end)
         if found is not None:
             found.truncation_epoch = files.truncation_epoch
-    return is_lower
+    return end, is_lower
 
 
 def sync_sealed(log: PartitionLog) -> None:
@@ -268,6 +270,23 @@ def truncate_fully_and_start_at(log: PartitionLog, offset: Offset, *, sync: bool
         log.note_truncation(offset)
     except OSError as error:
         raise _half_truncated(log, error) from error
+
+
+def continue_at(log: PartitionLog, start: Offset) -> None:
+    """Remove all records of a log that ends before its start `start`: the log continues empty at `start`.
+
+    All records before `start` were deleted, and a crash has removed some of them from the end of the log. A
+    log that continued at its end would use their offsets again.
+
+    The log keeps its last leader epoch, so that a leader can detect that its own log has another history.
+
+    Raises:
+        KafkaError: KAFKA_STORAGE_ERROR, the disk failed.
+    """
+    epoch = log.latest_epoch
+    truncate_fully_and_start_at(log, start)
+    log.epochs.assign(epoch, start)
+    log.flush()
 
 
 def _announce(log: PartitionLog, offset: Offset) -> None:

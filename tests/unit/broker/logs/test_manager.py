@@ -467,6 +467,82 @@ def test_a_flush_that_overlaps_a_truncation_does_not_raise_the_recovery_point_ag
     play(scenario, "/a")
 
 
+STARTS = "/a/log-start-offset-checkpoint"
+
+
+def test_a_truncation_below_the_start_lowers_the_start_on_disk_first(play):
+    """With the old start, the log would seem to have all records before it, and would win elections."""
+
+    async def scenario(bench):
+        log = bench.create("t", records=10)
+        log.flush()
+        log.advance_log_start(8)
+        await bench.logs.store_log_start(log)
+        truncation = await bench.logs.prepare_truncation(log, 5)
+        assert offsets_in(bench.disk, STARTS) == {("t", 0): 5}
+        truncate_to(log, 5, truncation=truncation)
+        append(bench, log)
+        log.abandon()
+        bench.logs.directories[0]._lock.release()
+        again = Bench("/a", disk=bench.disk, is_clustered=True)
+        await again.logs.load(hosted("t"), lambda _: CONFIG)
+        log = again.logs.get(TopicPartition("t", 0))
+        assert (log.log_start_offset, log.log_end_offset) == (5, 6)
+
+    play(scenario, "/a")
+
+
+def test_a_start_that_was_planned_before_a_truncation_is_not_stored_after_it(play):
+    async def scenario(bench):
+        log = bench.create("t", records=10)
+        directory = bench.logs.directory_of(log.topic_partition)
+        async with directory.checkpoints.lock:
+            storing = asyncio.ensure_future(bench.logs.checkpoints.store_log_starts(directory, [(log, 8)]))
+            await asyncio.sleep(0)
+            truncate_to(log, 5)
+        await storing
+        assert offsets_in(bench.disk, STARTS).get(("t", 0), 0) <= 5
+
+    play(scenario, "/a")
+
+
+def test_a_checkpoint_that_comes_between_the_lower_start_and_the_truncation_has_it(play):
+    async def scenario(bench):
+        log = bench.create("t", records=10)
+        log.flush()
+        log.advance_log_start(8)
+        await bench.logs.store_log_start(log)
+        cutting = asyncio.ensure_future(bench.logs.prepare_truncation(log, 5))
+        others = [
+            asyncio.ensure_future(bench.logs.checkpoint(LogDirectory.log_start_checkpoint)) for _ in range(3)
+        ]
+        truncate_to(log, 5, truncation=await cutting)
+        await asyncio.gather(*others)
+        assert offsets_in(bench.disk, STARTS) == {("t", 0): 5}
+
+    play(scenario, "/a")
+
+
+def test_a_lower_start_that_a_full_disk_refused_is_stored_when_the_cut_is_tried_again(play):
+    async def scenario(bench):
+        log = bench.create("t", records=10)
+        log.flush()
+        log.advance_log_start(8)
+        await bench.logs.store_log_start(log)
+        bench.disk.refuse = lambda operation, path: (
+            OSError(errno.ENOSPC, "the disk is full") if "log-start" in path else None
+        )
+        with pytest.raises(KafkaError, match="the disk is full"):
+            await bench.logs.prepare_truncation(log, 5)
+        bench.disk.refuse = None
+        await bench.logs.checkpoint(LogDirectory.log_start_checkpoint)
+        assert offsets_in(bench.disk, STARTS) == {("t", 0): 8}  # the log is not truncated
+        await bench.logs.prepare_truncation(log, 5)
+        assert offsets_in(bench.disk, STARTS) == {("t", 0): 5}
+
+    play(scenario, "/a")
+
+
 def test_stop_waits_for_a_write_whose_waiters_have_gone(play):
     """Simulation seed 428: a fetcher was stopped while it truncated a log, and the thread pool closed."""
 

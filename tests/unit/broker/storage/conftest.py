@@ -30,12 +30,18 @@ class Bench:
         self.clock = ManualClock(NOW)
         self.config = TopicConfig()
         self.path = "/data"
+        self.is_clustered = False
         self.directory = self.open()
         self.log: PartitionLog = self.directory.create(PARTITION, TOPIC_ID, self.config)
 
     def open(self) -> LogDirectory:
         return LogDirectory.open(
-            OpenFiles(self.disk), "/data", simulated_environment(clock=self.clock), cluster_id="c1", node_id=1
+            OpenFiles(self.disk),
+            "/data",
+            simulated_environment(clock=self.clock),
+            cluster_id="c1",
+            node_id=1,
+            is_clustered=self.is_clustered,
         )
 
     def configure(self, **settings: object) -> PartitionLog:

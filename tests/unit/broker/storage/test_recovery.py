@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import random
+from contextlib import suppress
 
 import pytest
+from tests.unit.broker.storage.conftest import PARTITION, TOPIC_ID
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.storage import checked_lines, checkpoints
@@ -685,23 +688,81 @@ def test_where_a_log_begins_is_kept_while_it_cannot_be_opened(bench):
     assert bench.start().log_start_offset == 3
 
 
-def test_a_start_beyond_the_end_that_a_power_cut_has_left_is_written_anew(bench):
-    bench.fill(5)
+def end_before_start(bench, *, flushed: int = 5) -> None:
+    """Leave a log that ends at `flushed` after a power cut, and whose start on disk is 8."""
+    bench.fill(flushed)
     bench.log.flush()
-    bench.fill(5)
+    size = bench.log.size
+    bench.fill(10 - flushed)
     bench.log.advance_log_start(8)
     bench.directory.log_start_checkpoint().run()
     bench.kill()
     file = bench.disk.open(f"{bench.path}/logs-0/00000000000000000000.log")
-    file.truncate(bench.log.size // 2)  # what was not flushed is gone
+    file.truncate(size)  # the other records are gone
     file.close()
-    assert bench.start().log_end_offset == 5
+
+
+@pytest.mark.parametrize("flushed", [0, 5])
+def test_after_a_power_cut_the_offsets_of_deleted_records_are_not_used_again(bench, caplog, flushed):
+    end_before_start(bench, flushed=flushed)
+    log = bench.start()
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (8, 8, 8)
+    assert f"ends at {flushed}, and the records before 8 were deleted" in caplog.text
+    assert bench.names(".log") == [file_name(8, ".log")]
+    assert bench.append().base_offset == 8
+    assert bench.crash().log_start_offset == 8
+    assert bench.log.log_end_offset == 9
+
+
+def test_a_log_that_continues_at_its_start_keeps_its_last_epoch_over_another_crash(bench):
+    bench.append(epoch=3)
+    end_before_start(bench, flushed=5)
+    bench.start()
+    assert bench.directory.checkpoints.has_stale_offsets
+    bench.directory.checkpoints.write_all()  # as the start of a broker does
+    assert not bench.directory.checkpoints.has_stale_offsets
+    assert bench.log.epochs.entries == [(3, 8)]
+    bench.crash()
+    assert bench.log.epochs.entries == [(3, 8)]
+    assert bench.log.log_start_offset == bench.log.log_end_offset == 8
+
+
+@pytest.mark.parametrize("power", ["stays", "is cut"])
+@pytest.mark.parametrize("step", range(1, 25))
+def test_a_start_that_fails_while_a_log_moves_to_its_start_is_made_good_by_the_next(bench, step, power):
+    end_before_start(bench)
+    count = 0
+
+    def refuse(operation, path):
+        nonlocal count
+        count += "logs-0" in path
+        return OSError(errno.ENOSPC, "the disk is full") if count >= step else None
+
+    bench.directory = bench.open()
+    bench.disk.refuse = refuse
+    with suppress(KafkaError):
+        bench.directory.load(PARTITION, TOPIC_ID, bench.config).abandon()
+    bench.disk.refuse = None
+    if power == "is cut":
+        bench.disk.crash(random.Random(step))
+    else:
+        bench.directory._lock.release()
+    log = bench.start()
+    assert (log.log_start_offset, log.log_end_offset) == (8, 8)
+    assert bench.append().base_offset == 8
+
+
+def test_in_a_cluster_a_log_without_an_epoch_continues_at_its_end(bench):
+    """Its leader could not detect that it has another history: records would be missing between them."""
+    end_before_start(bench, flushed=0)
+    bench.is_clustered = True
+    assert bench.start().log_end_offset == 0
     assert bench.directory.checkpoints.has_stale_offsets
     bench.directory.log_start_checkpoint().run()
     assert not bench.directory.checkpoints.has_stale_offsets
     bench.fill(10)
     bench.kill()
-    assert bench.start().log_start_offset == 5
+    assert bench.start().log_start_offset == 0
 
 
 @pytest.mark.parametrize("base_offset", [0, 1, 2])

@@ -89,7 +89,7 @@ def test_what_was_found_out_before_is_not_read_again(bench, monkeypatch):
     truncation = begin_truncation(bench.log, 5)
     truncation.run()
     monkeypatch.setattr(type(truncation), "run", lambda _: pytest.fail("it was read again"))
-    assert not prepare_truncation(bench.log, 5, truncation)
+    assert prepare_truncation(bench.log, 5, truncation) == (5, False)
     assert truncate_to(bench.log, 5, truncation=truncation)
     assert values(bench) == made[:5]
 

@@ -110,7 +110,8 @@ class Node:
         truncation = begin_truncation(log, offset)
         if truncation is not None:
             await self.pool.run(truncation.run)
-        if prepare_truncation(log, offset, truncation):
+        _, is_lower = prepare_truncation(log, offset, truncation)
+        if is_lower:
             try:
                 await self.pool.run(self.directory.recovery_point_checkpoint().run)
             except OSError as error:
