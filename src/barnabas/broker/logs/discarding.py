@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from barnabas.base.environment.filesystem import FileSystem, make_durable_directory, read_file, replace_file
-from barnabas.base.types import TopicPartition
+from barnabas.base.types import TopicId, TopicPartition
 from barnabas.broker.logs.partition_folders import is_copy
 from barnabas.broker.storage import checkpoints, incomplete
+from barnabas.broker.storage.damage import read_small_file
 from barnabas.broker.storage.incomplete import Mark, write_mark
 
 _CHECKPOINTS = (
@@ -68,7 +69,7 @@ def discard_replica(
             say(f"{folder}: marked as incomplete: the broker copies it again from the partition's leader")
             if not dry_run:
                 make_durable_directory(fs, folder)
-                write_mark(fs, folder, Mark("it was discarded"))
+                write_mark(fs, folder, Mark("it was discarded", topic_id=_topic_id(fs, folder)))
         _move_content(
             fs, directory, topic_partition, aside, say, _KEPT if number == 0 else (), dry_run=dry_run
         )
@@ -114,6 +115,15 @@ def _move_content(
         directory,
     ):
         fs.sync_directory(changed)
+
+
+def _topic_id(fs: FileSystem, folder: str) -> TopicId:
+    """Return the topic id in a partition's folder; empty if it is not known."""
+    try:
+        content = read_small_file(fs, f"{folder}/{checkpoints.PARTITION_METADATA}")
+        return checkpoints.decode_partition_metadata(content)
+    except (FileNotFoundError, ValueError):
+        return b""
 
 
 def _offsets(fs: FileSystem, directory: str, name: str) -> dict[TopicPartition, int]:

@@ -316,8 +316,12 @@ def _check_partition(
     partition = Partition(folder, topic_partition, points.get(topic_partition, 0), [])
     findings = partition.findings
     names = sorted(file.name for file in folder.iterdir())
+    _identify(partition, has_segments=any(map(_SEGMENT.fullmatch, names)))
     mark = read_mark(_FS, str(folder))
-    if mark is not None:
+    if mark is not None and not mark.is_of(partition.topic_id):
+        detail = "it is of a deleted topic of the same name: the broker's next start removes it"
+        findings.append(Finding(str(folder / INCOMPLETE), "whole", detail))
+    elif mark is not None:
         detail = f"the replica is incomplete ({mark.reason}): it is copied again from the partition's leader"
         findings.append(Finding(str(folder / INCOMPLETE), "whole", detail))
         if not mark.is_emptied:
@@ -362,15 +366,19 @@ def _check_partition(
         if str(file) not in named:
             state = "damaged" if file.exists() else "missing"
             findings.append(Finding(str(file), state, f"{problem}; `log repair` has it rebuilt"))
-    try:
-        content = (folder / checkpoints.PARTITION_METADATA).read_bytes()
-        partition.topic_id = checkpoints.decode_partition_metadata(content)
-    except FileNotFoundError:
-        if partition.segments:
-            findings.append(Finding(str(folder / checkpoints.PARTITION_METADATA), "missing", "is missing"))
-    except (ValueError, OSError) as error:
-        findings.append(Finding(str(folder / checkpoints.PARTITION_METADATA), "damaged", str(error)))
     return partition
+
+
+def _identify(partition: Partition, *, has_segments: bool) -> None:
+    """Read the topic id of a partition's folder, and append to its findings if this is not possible."""
+    file = partition.path / checkpoints.PARTITION_METADATA
+    try:
+        partition.topic_id = checkpoints.decode_partition_metadata(file.read_bytes())
+    except FileNotFoundError:
+        if has_segments:
+            partition.findings.append(Finding(str(file), "missing", "is missing"))
+    except (ValueError, OSError) as error:
+        partition.findings.append(Finding(str(file), "damaged", str(error)))
 
 
 def _sizes(path: Path) -> Mapping[TopicPartition, Mapping[int, checkpoints.SegmentSizes]]:

@@ -135,7 +135,8 @@ class Repair:
 
     def _mark(self, partition: Partition) -> None:
         lost = ", ".join(f"{each.lost[0]} to {each.lost[1]}" for each in partition.findings if each.lost)
-        mark = Mark(f"it was repaired, without offsets {lost}" if lost else "it was repaired")
+        reason = f"it was repaired, without offsets {lost}" if lost else "it was repaired"
+        mark = Mark(reason, topic_id=partition.topic_id or b"")
         self._write(partition.path / INCOMPLETE, encode_mark(mark), "the replica counts as incomplete")
 
     # --- metadata ---

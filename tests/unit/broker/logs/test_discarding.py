@@ -12,6 +12,9 @@ from tests.unit.broker.logs.test_manager import CONFIG, Bench, hosted, incomplet
 from barnabas.base.environment.os_filesystem import OsFileSystem
 from barnabas.base.types import TopicPartition
 from barnabas.broker.logs.discarding import discard_replica, find_replica
+from barnabas.broker.storage.incomplete import Mark, read_mark, write_mark
+from barnabas.cli.log.check import check_directories
+from barnabas.cli.log.repair import Repair
 
 T = TopicPartition("t", 0)
 
@@ -114,6 +117,60 @@ def test_the_copy_on_another_disk_goes_with_the_replica(tmp_path: Path) -> None:
     discard(OsFileSystem(), tmp_path / "a", tmp_path / "b")
     assert not (tmp_path / "a" / future).exists()
     assert found(tmp_path / "a", tmp_path / "b") == (["t-0"], 0, 8)
+
+
+def test_the_mark_of_a_discarded_replica_names_its_topic(tmp_path: Path) -> None:
+    made(tmp_path / "a")
+    for _ in range(2):  # also if the command is repeated
+        discard(OsFileSystem(), tmp_path / "a")
+        mark = read_mark(OsFileSystem(), str(tmp_path / "a" / "t-0"))
+        assert mark is not None
+        assert mark.topic_id == b"t" * 16
+
+
+@pytest.mark.parametrize("metadata", [b"", None])
+def test_a_replica_whose_topic_id_cannot_be_read_is_discarded_nevertheless(
+    tmp_path: Path, metadata: bytes | None
+) -> None:
+    made(tmp_path / "a")
+    file = tmp_path / "a" / "t-0" / "partition.metadata"
+    file.unlink() if metadata is None else file.write_bytes(metadata)
+    discard(OsFileSystem(), tmp_path / "a")
+    assert read_mark(OsFileSystem(), str(tmp_path / "a" / "t-0")) == Mark("it was discarded")
+    assert found(tmp_path / "a") == (["t-0"], 0, 8)
+
+
+def test_the_mark_of_a_repaired_replica_names_its_topic(tmp_path: Path) -> None:
+    made(tmp_path / "a")
+    segment = min((tmp_path / "a" / "t-0").glob("*.log"))
+    content = segment.read_bytes()
+    segment.write_bytes(content[:100] + b"?" * 50 + content[150:])
+    directories = check_directories([tmp_path / "a"])
+    directories.is_clustered = True
+    Repair(directories, lambda _: None, dry_run=False).run()
+    mark = read_mark(OsFileSystem(), str(tmp_path / "a" / "t-0"))
+    assert mark is not None
+    assert mark.topic_id == b"t" * 16
+
+
+def test_log_check_tells_the_mark_of_a_deleted_topic_from_that_of_an_incomplete_replica(
+    tmp_path: Path,
+) -> None:
+    """The broker's next start removes such a mark."""
+    made(tmp_path / "a")
+    folder = tmp_path / "a" / "t-0"
+
+    def finding() -> str:
+        partition, _ = check_directories([tmp_path / "a"]).partitions
+        (it,) = (each for each in partition.findings if each.path == str(folder / "barnabas-incomplete"))
+        assert not it.is_damage
+        assert (partition.safe_end == 0) == ("copied again" in it.detail)
+        return it.detail
+
+    write_mark(OsFileSystem(), str(folder), Mark("it was discarded", topic_id=b"t" * 16))
+    assert "the replica is incomplete (it was discarded)" in finding()
+    write_mark(OsFileSystem(), str(folder), Mark("it was discarded", topic_id=b"another topic id"))
+    assert finding() == "it is of a deleted topic of the same name: the broker's next start removes it"
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff", b"{}", b"[1]", b'{"reason": "x"}'])
