@@ -35,7 +35,7 @@ from barnabas.kafka.protocol.messages.metadata import MetadataRequest
 from barnabas.kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.kafka.protocol.schema import Request
 from barnabas.kafka.records import Record, encode_batch
-from bench.request import frame
+from bench.request import EndlessTurn, frame
 
 ROUNDS = 150
 RECORD_BYTES = 100
@@ -75,6 +75,7 @@ class Bench:
     def __init__(self, broker: Broker, options: argparse.Namespace) -> None:
         listener = Listener(Endpoint("BENCH", "127.0.0.1", 0), broker.connections, SocketNetwork())
         listener.begin = lambda: broker.dispatcher.serve  # type: ignore[method-assign]
+        listener.turns = EndlessTurn(broker.clock.monotonic)
         self.broker = broker
         self.session = ClientSession(listener, 0)
         self.client = Client()

@@ -32,6 +32,7 @@ from barnabas.broker.server.broker import Broker
 from barnabas.broker.server.network.endpoint import Endpoint
 from barnabas.broker.server.network.listener import Listener
 from barnabas.broker.server.network.session import ClientSession
+from barnabas.broker.server.network.turns import SLICE, Turns
 from barnabas.kafka.protocol.framing import RequestHeader, encode_request, parse_response
 from barnabas.kafka.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from barnabas.kafka.protocol.messages.add_partitions_to_txn import (
@@ -83,6 +84,14 @@ class Nowhere(asyncio.Transport):
         pass
 
 
+class EndlessTurn(Turns):
+    """Lets each request begin, because the benchmark does not end its turn of the event loop."""
+
+    def must_wait(self, resume: Callable[[], None]) -> bool:
+        self.end = self.now() + SLICE
+        return False
+
+
 def frame(request: Request, version: int) -> bytes:
     return b"".join(map(bytes, encode_request(RequestHeader(request.api_key, version, 1, "bench"), request)))
 
@@ -98,6 +107,7 @@ class Bench:
     def __init__(self, broker: Broker, seconds: float, how: str) -> None:
         listener = Listener(Endpoint("BENCH", "127.0.0.1", 0), broker.connections, SocketNetwork())
         listener.begin = lambda: broker.dispatcher.serve  # type: ignore[method-assign]
+        listener.turns = EndlessTurn(broker.clock.monotonic)
         self.broker = broker
         self.session = ClientSession(listener, 0)
         self.client = Nowhere()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +16,7 @@ from barnabas.broker.config import BrokerConfig
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.server.network.endpoint import Endpoint
 from barnabas.broker.server.network.session import ClientSession
+from barnabas.broker.server.network.turns import Turns
 from barnabas.broker.server.requests.dispatch import Dispatcher
 
 CONFIG = BrokerConfig(node_id=1, connections_max_idle_ms=-1)
@@ -71,12 +72,13 @@ class Transport(asyncio.Transport):
     abort = close
 
 
-def host_of(dispatcher: Dispatcher) -> Any:
-    """Return a listener whose sessions the dispatcher serves."""
+def host_of(dispatcher: Dispatcher, now: Callable[[], float] = lambda: 0.0) -> Any:
+    """Return a listener whose sessions the dispatcher serves. `now` is the clock that divides turns."""
     return SimpleNamespace(
         endpoint=Endpoint("TEST", "127.0.0.1", 0),
         config=CONFIG,
         busy_polling=None,
+        turns=Turns(now),
         first_request_bytes=1 << 20,
         begin=lambda: dispatcher.serve,
         admit=lambda session: 0.0,
@@ -85,9 +87,9 @@ def host_of(dispatcher: Dispatcher) -> Any:
     )
 
 
-def connect(dispatcher: Dispatcher) -> tuple[ClientSession, Transport]:
+def connect(dispatcher: Dispatcher, host: Any = None) -> tuple[ClientSession, Transport]:
     """Return a session that the dispatcher serves, and the transport to which it sends."""
-    session, transport = ClientSession(host_of(dispatcher), 1), Transport()
+    session, transport = ClientSession(host or host_of(dispatcher), 1), Transport()
     session.connection_made(transport)
     return session, transport
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from random import Random
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from barnabas.base.environment.environment import Environment
 from barnabas.broker.awaitables import LongPoll, SecondPhase
 from barnabas.broker.server.handlers import load
 from barnabas.broker.server.network.session import ClientSession
+from barnabas.broker.server.network.turns import SLICE
 from barnabas.broker.server.requests.api import Served
 from barnabas.broker.server.requests.dispatch import Dispatcher
 from barnabas.broker.server.requests.long_work import LongWork
@@ -95,9 +97,15 @@ class Connection:
     Args:
         requests: all requests, by key and version.
         ways: the way in which each request is answered.
+        now: the clock that divides requests among turns of the event loop.
     """
 
-    def __init__(self, requests: Sequence[tuple[int, int]], ways: Sequence[str]) -> None:
+    def __init__(
+        self,
+        requests: Sequence[tuple[int, int]],
+        ways: Sequence[str],
+        now: Callable[[], float] = lambda: 0.0,
+    ) -> None:
         self.answers: list[asyncio.Future[Any]] = []
         self.effects: set[int] = set()
         self.seen: list[set[int]] = []
@@ -105,7 +113,7 @@ class Connection:
         self._ways = ways
         served = {key: Served(api, lambda _c, _r, api=api: self._handle(api)) for key, api in APIS.items()}
         dispatcher = Dispatcher(served, LONG_WORK)
-        self.session = ClientSession(host_of(dispatcher), 1)
+        self.session = ClientSession(host_of(dispatcher, now), 1)
         self.transport = Transport()
         self.session.connection_made(self.transport)
 
@@ -197,6 +205,18 @@ def test_a_long_poll_waits_on_when_only_what_it_is_patient_with_comes_behind_it(
     asyncio.run(scenario())
 
 
+class Jumps:
+    """A clock by which requests take very different times, so that slices end at random requests."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._now = 0.0
+
+    def __call__(self) -> float:
+        self._now += self._random.choice([0.0, 0.0, SLICE / 2, 2 * SLICE])
+        return self._now
+
+
 FEW = [(PRODUCE, 9), (FETCH, 12), (OffsetCommitRequest.api_key, 8), (WriteTxnMarkersRequest.api_key, 2)]
 
 
@@ -207,7 +227,7 @@ FEW = [(PRODUCE, 9), (FETCH, 12), (OffsetCommitRequest.api_key, 8), (WriteTxnMar
 def test_a_request_sees_the_effects_of_all_before_it(sequence, random):
     async def scenario():
         requests, ways = zip(*sequence, strict=True)
-        connection = Connection(requests, ways)
+        connection = Connection(requests, ways, Jumps(random))
         sent = 0
         while len(connection.effects) < len(sequence):
             if sent < len(sequence) and connection.transport.is_reading and random.random() < 0.6:
@@ -216,7 +236,8 @@ def test_a_request_sees_the_effects_of_all_before_it(sequence, random):
                 sent += more
             if connection.pending:
                 connection.answer(random.choice(connection.pending))
-            await turns()
+            await turns(random.randint(1, 6))
+        await turns()
         assert connection.transport.replied == list(range(len(sequence)))
         for later, seen in enumerate(connection.seen):
             for earlier in set(range(later)) - seen:

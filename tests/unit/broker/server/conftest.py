@@ -18,6 +18,7 @@ from barnabas.base.system import event_loop
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.server.network.endpoint import Endpoint
 from barnabas.broker.server.network.listener import Connections, Listener
+from barnabas.broker.server.network.turns import Turns
 from barnabas.broker.server.requests.api import Api
 from barnabas.broker.server.requests.dispatch import Dispatcher
 from barnabas.broker.server.requests.long_work import LongWork
@@ -42,7 +43,7 @@ class Server:
         self.host = "127.0.0.1"
         self.view = view_of(config=BrokerConfig(**settings))
         self.clients: list[Client] = []
-        self.connections = Connections(self.view)
+        self.connections = Connections(self.view, Turns(lambda: 0.0))
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Server]:

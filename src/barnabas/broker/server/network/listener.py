@@ -22,6 +22,7 @@ from barnabas.broker.server.network.close_log import CloseLog
 from barnabas.broker.server.network.endpoint import Endpoint
 from barnabas.broker.server.network.in_place import SHARED_BYTES
 from barnabas.broker.server.network.session import ClientSession, Serve
+from barnabas.broker.server.network.turns import Turns
 from barnabas.broker.view import BrokerView
 from barnabas.kafka.security.principal import ANONYMOUS, Principal, check_name
 
@@ -51,6 +52,7 @@ class Connections:
         view: settings of the broker.
         max_descriptors: number of file descriptors for connections; None for no limit. With more connections,
             a log could fail to open a file, and its log directory would go offline.
+        turns: divides requests among turns of the event loop.
         busy_polling: polls for requests before the event loop sleeps.
         rates: limits the rate of new connections.
     """
@@ -58,6 +60,7 @@ class Connections:
     def __init__(
         self,
         view: BrokerView,
+        turns: Turns,
         *,
         max_descriptors: int | None = None,
         busy_polling: BusyPolling | None = None,
@@ -70,6 +73,7 @@ class Connections:
         self.protected = ""
         self._max_descriptors = max_descriptors
         self.busy_polling = busy_polling
+        self.turns = turns
         self.close_log = CloseLog()
         self.shared_buffer = memoryview(bytearray(SHARED_BYTES))
         self._next_id = itertools.count(1)
@@ -234,6 +238,7 @@ class Listener:
         self._socket: ServerSocket | None = None
         self.admit = connections.admit
         self.busy_polling = connections.busy_polling
+        self.turns = connections.turns
         self.forget = connections.forget
         self.close_log = connections.close_log
         self.shared_buffer = connections.shared_buffer

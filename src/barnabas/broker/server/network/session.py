@@ -19,6 +19,7 @@ from barnabas.broker.server.network.endpoint import Endpoint
 from barnabas.broker.server.network.in_place import InPlaceReceiver, SharedReceiver
 from barnabas.broker.server.network.outbox import Outbox
 from barnabas.broker.server.network.tls import why_not_secured
+from barnabas.broker.server.network.turns import UNLIMITED, Turns
 from barnabas.broker.server.requests.context import Chunks, ConnectionCache
 from barnabas.broker.server.requests.order import NOTHING
 from barnabas.kafka.protocol.framing import FrameDecoder
@@ -72,6 +73,7 @@ class SessionHost(Protocol):
 
     endpoint: Endpoint
     busy_polling: BusyPolling | None
+    turns: Turns
     #: buffer for decrypted TLS data (`SharedReceiver`)
     shared_buffer: memoryview
 
@@ -136,6 +138,8 @@ class ClientSession(asyncio.Protocol):
         self._host = host
         self._serve = host.begin()
         self._busy_polling = host.busy_polling
+        self._turns = turns = host.turns
+        self._now = turns.now
         self._frames = FrameDecoder(host.first_request_bytes)
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport = None  # type: ignore[assignment]
@@ -155,6 +159,9 @@ class ClientSession(asyncio.Protocol):
         self._beside = NOTHING
         self._held = 0
         self._write_paused = False
+        #: whether `Turns` will call `_begin_waiting`. Until then, the transport pauses only if more data
+        #: arrive: most clients wait for their response, and need no pause
+        self._waits_for_turn = False
         self._closing = False
         #: whether the client has ended its direction, and waits for its replies
         self._is_half_closed = False
@@ -246,13 +253,15 @@ class ClientSession(asyncio.Protocol):
                 return
             if self._backlog:
                 self._backlog.extend(frames)
+                self._transport.pause_reading()
                 return
             if len(frames) > 1:
                 self._outbox.cork()
             for index, frame in enumerate(frames):
                 if not self._may_begin(frame):
                     self._backlog.extend(frames[index:])
-                    self._transport.pause_reading()
+                    if not self._waits_for_turn:
+                        self._transport.pause_reading()
                     return
                 if not frame:
                     self._check_stream()
@@ -275,6 +284,9 @@ class ClientSession(asyncio.Protocol):
         stay open.
         """
         is_tls = self._receiver is not None
+        if is_tls and self._waits_for_turn:
+            self._turns = UNLIMITED  # a later turn comes after the end of the connection
+            self._begin_waiting()
         if self._closing or is_tls or self._is_answered():
             return False
         self._is_half_closed = True
@@ -485,9 +497,7 @@ class ClientSession(asyncio.Protocol):
         if self._closing:
             return
         self.last_active = self._loop.time()
-        if self._backlog:
-            self._backlog.append(frame)
-        elif not self._may_begin(frame):
+        if self._backlog or not self._may_begin(frame):
             self._backlog.append(frame)
             self._transport.pause_reading()
         else:
@@ -515,20 +525,26 @@ class ClientSession(asyncio.Protocol):
         self._unmuting = None
         self.last_active = self._loop.time()
         self._continue()
+        self._close_if_answered()
 
     def _may_begin(self, frame: Readable) -> bool:
         """Whether the request in `frame` can begin now.
 
         If the request has to wait for an unanswered long poll, make this poll respond at once
-        (`LongPoll.give_way`).
+        (`LongPoll.give_way`). If requests have begun for too long in this turn of the event loop, `_continue`
+        begins this one in a later turn (`Turns`).
         """
         if (
-            self._write_paused
+            self._waits_for_turn
+            or self._write_paused
             or self._unmuting is not None
             or self._outbox.waiting
             or len(self._unanswered) >= MAX_UNANSWERED
             or self._held > MAX_HELD_BYTES
         ):
+            return False
+        if self._now() >= self._turns.end and self._turns.must_wait(self._begin_waiting):
+            self._waits_for_turn = True
             return False
         if not self._in_turn and not self._waiting:
             return True
@@ -565,6 +581,14 @@ class ClientSession(asyncio.Protocol):
             if held:
                 self._held -= sum(map(len, held))
                 self._send(held)
+
+    def _begin_waiting(self) -> None:
+        """Serve the requests that waited for this turn of the event loop."""
+        self._waits_for_turn = False
+        self._continue()
+        if self._backlog and not self._closing:
+            self._transport.pause_reading()
+        self._close_if_answered()
 
     def _continue(self) -> None:
         """Serve the queued requests, in their order, until one cannot begin now.

@@ -13,6 +13,7 @@ from barnabas.broker.server.monitoring.health import Health
 from barnabas.broker.server.monitoring.sources import SessionHistory
 from barnabas.broker.server.network.busy_polling import BusyPolling
 from barnabas.broker.server.network.listener import Connections
+from barnabas.broker.server.network.turns import Turns
 from barnabas.broker.server.requests.long_work import LongWork
 from barnabas.broker.server.telemetry.clients import TelemetryClients
 from barnabas.broker.server.telemetry.subscriptions import Subscriptions
@@ -43,6 +44,7 @@ class Foundation:
         self.telemetry = TelemetryClients(Subscriptions(view), clock, environment.random)
         self.connections = Connections(
             view,
+            Turns(clock.monotonic),
             max_descriptors=files_for_connections(environment.filesystem),
             busy_polling=busy_polling,
             rates=ConnectionRates(

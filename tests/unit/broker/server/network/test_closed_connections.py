@@ -20,6 +20,7 @@ from barnabas.broker.config import BrokerConfig
 from barnabas.broker.server.handlers import load
 from barnabas.broker.server.network.endpoint import Endpoint
 from barnabas.broker.server.network.listener import Connections, Listener
+from barnabas.broker.server.network.turns import Turns
 from barnabas.broker.server.requests.api import Served
 from barnabas.broker.server.requests.dispatch import Dispatcher
 from barnabas.broker.server.requests.long_work import LongWork
@@ -65,7 +66,7 @@ class Listening:
     def __init__(self, tls):
         self._tls = tls
         config = BrokerConfig()
-        self.connections = Connections(view_of(config=config))
+        self.connections = Connections(view_of(config=config), Turns(lambda: 0.0))
         self.requests = 0
         endpoint = Endpoint("PLAINTEXT", "127.0.0.1", 0)
         context = None if tls is None else lambda: tls[0]

@@ -10,6 +10,7 @@ from tests.views import view_of
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.quotas import ConnectionRates
 from barnabas.broker.server.network.listener import Connections
+from barnabas.broker.server.network.turns import Turns
 
 RATE = "max.connection.creation.rate"
 OUTSIDE = f"listener.name.outside.{RATE}"
@@ -25,7 +26,8 @@ class Begun:
 def connections(**settings):
     text = {name: str(value) for name, value in settings.items()}
     config = BrokerConfig.from_text(text)
-    return Connections(view_of(config=config), rates=ConnectionRates(lambda: 0.0))
+    turns = Turns(lambda: 0.0)
+    return Connections(view_of(config=config), turns, rates=ConnectionRates(lambda: 0.0))
 
 
 def delays(of, listener, count=11):
