@@ -101,6 +101,11 @@ def may_pass(error: BaseException | None) -> bool:
     return isinstance(error, OSError) and error.errno in _PASSING
 
 
+def is_busy(error: BaseException | None) -> bool:
+    """Whether an operation failed only because another one must end first. A retry succeeds soon."""
+    return isinstance(error, OSError) and error.errno == errno.EAGAIN
+
+
 def hint_of(error: OSError) -> str:
     """Return advice for the operator, to append to an error message; empty if there is none."""
     hint = _HINTS.get(error.errno or 0)

@@ -28,6 +28,7 @@ from barnabas.broker.replication.following.fetch_session import Followed, Follow
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.partition.follower import Follower
 from barnabas.broker.replication.throttles import Throttle
+from barnabas.broker.storage.harm import is_busy
 from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
 
@@ -660,7 +661,7 @@ class ReplicaFetcher:
         try:
             follower.append(records, followed.leader_epoch)
         except KafkaError as error:
-            if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
+            if error.code == ErrorCode.KAFKA_STORAGE_ERROR and not is_busy(error.__cause__):
                 followed.partition.leave_in_sync()  # or the leader's writers wait until it lags
             raise
 

@@ -368,6 +368,26 @@ def test_deleted_records_stay_deleted_while_the_batch_that_the_start_lies_in_is_
     scenario(story)
 
 
+def test_an_empty_log_that_must_wait_for_a_checkpoint_stays_in_sync(scenario):
+    """The batch begins before the log's start, so a lower recovery point must be on disk first."""
+
+    async def story(cluster):
+        leader, follower = cluster.add(1, 2)
+        cluster.elect(1, 0, only=[leader])
+        leader.produce(b"a", b"b", b"c")
+        cluster.elect(1, 0, only=[follower])
+        truncate_fully_and_start_at(follower.log, 2)
+        async with follower.directory.checkpoints.lock:  # a thread writes one
+            await asyncio.sleep(1)
+            assert follower.content() == []
+            assert follower.partition().propose() is None
+        await cluster.settle()
+        assert follower.content() == leader.content() == [(0, 0)]
+        assert follower.log.log_start_offset == 2
+
+    scenario(story)
+
+
 def test_an_empty_log_keeps_its_start_when_a_batch_from_before_it_cannot_be_written(scenario):
     async def story(cluster):
         leader, follower = cluster.add(1, 2)
