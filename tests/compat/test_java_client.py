@@ -42,3 +42,8 @@ def test_java_client(java, broker, compiled, application, scenario):
 def test_java_client_on_three_brokers(java, barnabas_cluster, compiled, scenario):
     cluster = barnabas_cluster(brokers=3)
     java.run("Transactions", scenario, cluster.bootstrap_servers, classpath=compiled)
+
+
+def test_java_client_goes_on_at_a_new_leader_before_it_requests_metadata(java, barnabas_cluster, compiled):
+    cluster = barnabas_cluster(brokers=3)
+    java.run("NewLeader", cluster.bootstrap_servers, classpath=compiled)

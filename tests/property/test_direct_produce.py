@@ -7,7 +7,6 @@ other one, only the handler answers. Answers, files and the state in memory must
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,16 +14,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.effort import examples
 from tests.property.connections import Replicas, connect, damaged_frame
+from tests.property.test_plain_append import ME, OTHER, START, STATES, Producer, Replica, damaged, varied
 from tests.property.test_plain_append import SETTINGS as ALL_SETTINGS
-from tests.property.test_plain_append import START, STATES, Producer, Replica, damaged, varied
+from tests.views import view_of
 
 from barnabas.base.environment.environment import Environment
+from barnabas.base.errors import ErrorCode
 from barnabas.base.types import TopicPartition
+from barnabas.broker.metadata import ClusterImage
+from barnabas.broker.metadata.image import BrokerEndpoint, BrokerImage, PartitionState, TopicImage
 from barnabas.broker.server.handlers.produce import Ports, produce
 from barnabas.broker.server.requests.api import Served
 from barnabas.broker.server.requests.dispatch import Dispatcher
 from barnabas.broker.server.requests.long_work import LongWork
-from barnabas.kafka.protocol.framing import RequestHeader, encode_request
+from barnabas.kafka.protocol.framing import RequestHeader, encode_request, parse_response
 from barnabas.kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.kafka.records import Record, encode_batch
 
@@ -37,6 +40,14 @@ INTERNAL = "__consumer_offsets"
 #: the topic of the replicas, one that does not exist, and one that no client may write to
 TOPICS = {"t": bytes(range(16)), "u": bytes(range(1, 17)), INTERNAL: bytes(range(2, 18))}
 PARTITIONS = 3
+#: the other broker leads all partitions, which a response says after NOT_LEADER_OR_FOLLOWER (KIP-951)
+LED_BY_THE_OTHER = ClusterImage(
+    brokers={OTHER: BrokerImage(OTHER, (BrokerEndpoint("TEST", "other", 9092),))},
+    topics={
+        "t": TopicImage("t", TOPICS["t"], (PartitionState((ME, OTHER), (OTHER,), OTHER, 7),) * PARTITIONS)
+    },
+    topic_names={TOPICS["t"]: "t"},
+)
 VERSIONS = range(ProduceRequest.versions[0], ProduceRequest.versions[1] + 1)
 
 
@@ -56,7 +67,7 @@ class Side:
             },
             TOPICS,
         )
-        ports = Ports(self.manager, None, LONG_WORK, SimpleNamespace(clock=clock))  # type: ignore[arg-type]
+        ports = Ports(self.manager, None, LONG_WORK, view_of(LED_BY_THE_OTHER, clock=clock))  # type: ignore[arg-type]
         served = produce.using(ports)
         #: how many requests were answered directly
         self.direct = 0
@@ -232,6 +243,29 @@ def test_request_goes_on_in_the_handler_from_its_first_batch_that_is_not_plain(v
     # a follower has to have the records before they are acknowledged
     waiting = [("lead", STATES[1], 0), ("send", frame(version, [("t", every)]) * 3), ("follow", 0)]
     assert asyncio.run(count(*waiting, ("follow", 0))) == 0
+
+
+@pytest.mark.parametrize("version", [9, 10, 13])
+def test_leader_that_is_replaced_before_the_acknowledgement_names_the_next_one(version: int) -> None:
+    first = ("send", frame(version, [("t", [(0, batch())])]))
+    waiting = ("send", frame(version, [("t", [(0, batch())])], number=2))
+    replaced = [first, ("lead", STATES[1], 0), waiting, ("lead", STATES[3], 1)]
+
+    async def reply() -> bytes:
+        await compare(replaced)
+        side = Side(is_direct=True)
+        sent = [(await side.do(action))[1] for action in replaced]
+        side.session.connection_lost(None)
+        assert sent[1] == sent[2]  # a follower has to have the records
+        return sent[3][len(sent[2]) :]
+
+    response = parse_response(RequestHeader(0, version, 2, "c"), asyncio.run(reply())[4:])
+    (result,) = response.responses[0].partition_responses
+    assert result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    expected = (OTHER, 7) if version >= 10 else (-1, -1)
+    assert (result.current_leader.leader_id, result.current_leader.leader_epoch) == expected
+    named = [(each.node_id, each.host, each.port) for each in response.node_endpoints]
+    assert named == ([(OTHER, "other", 9092)] if version >= 10 else [])
 
 
 def test_requests_behind_one_that_waits_keep_their_order() -> None:

@@ -10,8 +10,10 @@ from barnabas.base.types import NO_BROKER, NO_LEADER_EPOCH, BrokerId, Chunk, Off
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.purgatory import Watcher
 from barnabas.broker.server.fetching.sessions import FetchSession, FetchTarget
+from barnabas.broker.server.responses.leaders import Leaders
 from barnabas.broker.storage import ColdRead
 from barnabas.broker.storage.open_files import LogFile
+from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -59,6 +61,9 @@ class Fetch:
             True, the response to an offset after the log's end is NOT_LEADER_OR_FOLLOWER: the log of another
             leader may reach further, and a client resets its position after OFFSET_OUT_OF_RANGE. None: always
             False.
+        view: cluster image with the leaders, which the response then names for partitions that have moved
+            (KIP-951). None: the response names no leaders.
+        listener: listener of the client's connection, which selects the addresses of the leaders.
         is_kept: whether the client may send the same request again. If true, the fetch keeps watching its
             partitions after a response without records and errors, until `end` is called.
     """
@@ -71,7 +76,9 @@ class Fetch:
         "_has_changed",
         "_is_in_doubt",
         "_is_kept",
+        "_leaders",
         "_left",
+        "_listener",
         "_max_bytes",
         "_may_wait",
         "_min_bytes",
@@ -83,6 +90,7 @@ class Fetch:
         "_results",
         "_session",
         "_unread",
+        "_view",
         "_warmed",
         "cold_reads",
         "is_watching",
@@ -103,6 +111,8 @@ class Fetch:
         admits: Callable[[int], bool] | None = None,
         refuses: Callable[[TopicKey], bool] | None = None,
         is_in_doubt: Callable[[TopicPartition], bool] | None = None,
+        view: BrokerView | None = None,
+        listener: str = "",
         is_kept: bool = False,
     ) -> None:
         self._replicas = replicas
@@ -111,6 +121,10 @@ class Fetch:
         self._admits = admits
         self._refuses = refuses
         self._is_in_doubt = is_in_doubt
+        self._view = view
+        self._listener = listener
+        #: the leaders that the response names, after the first error
+        self._leaders: Leaders | None = None
         self._min_bytes = min(min_bytes, max_bytes)
         self._max_bytes = max_bytes
         self._committed = committed
@@ -472,13 +486,18 @@ class Fetch:
         except KafkaError as error:
             if target.partition is not None:
                 target.partition.traffic.failed_fetches += 1
-            return PartitionData(
+            code = self._code_of(error, target)
+            data = PartitionData(
                 partition_index=target.index,
-                error_code=self._code_of(error, target),
+                error_code=code,
                 high_watermark=-1,
                 aborted_transactions=[] if self._committed else None,
                 records=b"",
             )
+            if self._view is not None:
+                self._leaders = self._leaders or Leaders(self._view, self._listener)
+                data.current_leader = self._leaders.after(code, target.topic, target.index)
+            return data
 
     def _code_of(self, error: KafkaError, target: FetchTarget) -> ErrorCode:
         if error.code == ErrorCode.OFFSET_OUT_OF_RANGE and self._is_in_doubt is not None:
@@ -538,7 +557,11 @@ class Fetch:
             topics[-1].partitions.append(data)
 
     def _response_of(self, topics: list[FetchableTopicResponse]) -> FetchResponse:
-        return FetchResponse(session_id=self._session.session_id if self._session else 0, responses=topics)
+        session_id = self._session.session_id if self._session else 0
+        response = FetchResponse(session_id=session_id, responses=topics)
+        if self._leaders is not None:
+            response.node_endpoints = self._leaders.endpoints
+        return response
 
     def _has_nothing_left(self, target: FetchTarget, data: PartitionData) -> bool:
         """Whether a partition has no more records for the client, after its read with the result `data`.

@@ -2,8 +2,10 @@
 
 The API supports fetch sessions (KIP-227), leader epochs (KIP-320), divergence (KIP-595), topic ids (KIP-516)
 and the broker epochs of followers (KIP-903). Consumers can read from followers in their own rack (KIP-392).
-The handler ignores the high watermark in a follower's request (KIP-1166). A follower learns of a new high
-watermark with the next records, or when its fetch times out.
+From v16 on, responses to consumers name the new leaders of rejected partitions (KIP-951). A follower gets no
+names, because it takes its leaders and their epochs from the cluster image only. The handler ignores the high
+watermark in a follower's request (KIP-1166). A follower learns of a new high watermark with the next records,
+or when its fetch times out.
 """
 
 from __future__ import annotations
@@ -75,6 +77,8 @@ READ_COMMITTED = 1
 FOLLOWERS_VERSION = 11
 #: the first version with topic ids
 TOPIC_ID_VERSION = 13
+#: the first version whose responses name the leaders of rejected partitions
+LEADERS_VERSION = 16
 #: a fetch of more partitions reads them in steps
 DIRECT_PARTITIONS = 200
 #: number of a request's partitions that one step handles
@@ -210,6 +214,8 @@ def _fetch_of(
         admits=admits,
         refuses=None if context.access.is_unrestricted else partial(_refuses, ports, context.access),
         is_in_doubt=ports.is_in_doubt,
+        view=ports.view if context.api_version >= LEADERS_VERSION else None,
+        listener=context.listener,
     )
     return _attempt(ports, context, operation, request.max_wait_ms)
 
@@ -229,6 +235,8 @@ def _keep(ports: Ports, context: RequestContext, request: FetchRequest) -> Fetch
         committed=request.isolation_level == READ_COMMITTED,
         from_followers=context.api_version >= FOLLOWERS_VERSION,
         is_in_doubt=ports.is_in_doubt,
+        view=ports.view if context.api_version >= LEADERS_VERSION else None,
+        listener=context.listener,
         is_kept=True,
     )
 

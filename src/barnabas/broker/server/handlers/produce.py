@@ -2,9 +2,10 @@
 
 The broker advertises versions from v0, because librdkafka otherwise stops compressing (its issue 4956). As in
 Apache Kafka 4, the broker rejects versions below v3. A response can have errors of single records (KIP-467).
-From v13 on, requests name topics by their ids (KIP-516). Before a transaction's first batch in a partition,
-the broker asks the transaction coordinator whether the transaction contains the partition (KIP-98). From v12
-on the coordinator adds the partition if it is missing (KIP-890).
+From v10 on, it names the new leaders of rejected partitions (KIP-951). From v13 on, requests name topics by
+their ids (KIP-516). Before a transaction's first batch in a partition, the broker asks the transaction
+coordinator whether the transaction contains the partition (KIP-98). From v12 on the coordinator adds the
+partition if it is missing (KIP-890).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from itertools import dropwhile
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import FIRST_BROKER_PRODUCER_ID, INTERNAL_TOPICS, Buffer, TopicKey
@@ -28,6 +29,7 @@ from barnabas.broker.server.requests.context import RequestContext
 from barnabas.broker.server.requests.long_work import SLICE, LongWork
 from barnabas.broker.server.requests.needs import TransactionalId, each_topic
 from barnabas.broker.server.requests.pieces import Pieces
+from barnabas.broker.server.responses.leaders import Leaders
 from barnabas.broker.server.transactions.produce import LastMarkers, Refusals, ended, last_markers, refusals
 from barnabas.broker.server.transactions.verification import TransactionVerifier
 from barnabas.broker.storage import AppendInfo, InvalidRecords, LongValidation, Origin, validate_batch
@@ -56,10 +58,14 @@ class Ports:
     view: BrokerView
 
 
+#: the response that a batch's result belongs to, and the name or id of the batch's topic
+_Place: TypeAlias = tuple[Ports, RequestContext, ProduceResponse, TopicKey]
 #: the client id that Kafka lets write to internal topics
 ADMIN_CLIENT_ID = "__admin_client"
 #: the first version in which a producer may send zstd (KIP-110)
 ZSTD_SINCE = 7
+#: the first version whose response names the leaders of rejected partitions
+LEADERS_SINCE = 10
 #: largest number of records with errors in a response
 MAX_RECORD_ERRORS = 1000
 _ACKS = (0, 1, ACKS_ALL)
@@ -92,7 +98,9 @@ def _failed(request: ProduceRequest, error: KafkaError) -> ProduceResponse:
 
 
 def _direct(ports: Ports) -> DirectProduce:
-    return DirectProduce(ports.replicas, ports.long_work, ports.view, partial(_go_on, ports))
+    return DirectProduce(
+        ports.replicas, ports.long_work, ports.view, partial(_go_on, ports), partial(_unacknowledged, ports)
+    )
 
 
 @handles(
@@ -108,17 +116,17 @@ def produce(
     ports: Ports, context: RequestContext, request: ProduceRequest
 ) -> MaybeAwaitable[ProduceResponse | None] | SecondPhase[ProduceResponse]:
     if request.transactional_id is None:
-        return _append_all(ports, context, request, _NO_REFUSALS, [], [])
+        return _append_all(ports, context, request, _NO_REFUSALS, ProduceResponse(), [], [])
     refused = refusals(ports.replicas, ports.verifier, request, context.api_version)
     if is_awaitable(refused):
         return _produce_later(ports, context, request, refused)
-    return _append_all(ports, context, request, refused, [], [])
+    return _append_all(ports, context, request, refused, ProduceResponse(), [], [])
 
 
 async def _produce_later(
     ports: Ports, context: RequestContext, request: ProduceRequest, refused: Awaitable[Refusals]
 ) -> ProduceResponse | None:
-    return await resolve(_append_all(ports, context, request, await refused, [], []))
+    return await resolve(_append_all(ports, context, request, await refused, ProduceResponse(), [], []))
 
 
 def _append_all(
@@ -126,6 +134,7 @@ def _append_all(
     context: RequestContext,
     request: ProduceRequest,
     refused: Refusals,
+    response: ProduceResponse,
     results: list[PartitionProduceResponse],
     waiting: list[Appended | _Unvalidated],
 ) -> MaybeAwaitable[ProduceResponse | None] | SecondPhase[ProduceResponse]:
@@ -139,11 +148,11 @@ def _append_all(
         context: context of the request.
         request: the request.
         refused: errors of the batches that must not be appended, by topic name (or id) and partition number.
+        response: gets the results of all topics.
         results: results of the first topic's batches that are already appended; empty if there are none.
         waiting: the batches in `results` that still need acknowledgements. This function adds the other
             batches that need acknowledgements, or that a thread must validate.
     """
-    response = ProduceResponse()
     slices = _append_in_slices(ports, context, request, refused, response, results, waiting)
     rest = next(slices, None)
     if rest is not None:
@@ -227,6 +236,7 @@ def _append_in_slices(
     for topic in request.topic_data:
         name = topic.name or topic.topic_id
         partitions = _plain_partitions(ports, request, name)
+        place = ports, context, response, name
         response.responses.append(
             TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=results)
         )
@@ -247,15 +257,15 @@ def _append_in_slices(
                 if partition is None or info is None:
                     partition, info = _append(ports, context, request, topic, data, refused)
             except KafkaError as error:
-                results.append(_refusal(ports, context, name, data, error))
+                results.append(_refusal(place, data, error))
                 continue
             except LongValidation:
                 result = PartitionProduceResponse(index=index)
                 results.append(result)
                 alone = _delayed(ports, context, _about(request, [_part(topic, [data])]))
-                waiting.append(_Unvalidated(ports.replicas.find(name, index), data, alone, result))
+                waiting.append(_Unvalidated(ports.replicas.find(name, index), data, alone, result, place))
                 continue
-            results.append(_accepted(index, partition, info, acks, waiting))
+            results.append(_accepted(index, partition, info, acks, waiting, place))
         results = []
 
 
@@ -265,6 +275,7 @@ def _accepted(
     info: AppendInfo,
     acks: int,
     waiting: list[Appended | _Unvalidated],
+    place: _Place,
 ) -> PartitionProduceResponse:
     """Return the result of an appended batch. Add the batch to `waiting` if it needs acknowledgements.
 
@@ -274,6 +285,7 @@ def _accepted(
         info: result of the append.
         acks: acks that the request requires.
         waiting: list of the batches that need acknowledgements.
+        place: the response that gets the result.
     """
     result = PartitionProduceResponse(
         index=index,
@@ -282,7 +294,8 @@ def _accepted(
         log_start_offset=info.log_start_offset,
     )
     if not partition.is_acknowledged(info.last_offset, acks):
-        waiting.append(Appended(partition, info.last_offset, partition.leader_epoch, partial(_fail, result)))
+        fail = partial(_fail_in, place, result)
+        waiting.append(Appended(partition, info.last_offset, partition.leader_epoch, fail))
     return result
 
 
@@ -342,16 +355,29 @@ def _go_on(
     """
     (topic,) = request.topic_data
     name = topic.name or topic.topic_id
+    response = ProduceResponse()
+    place = ports, context, response, name
     waiting: list[Appended | _Unvalidated] = []
     batches = iter(topic.partition_data)
     results = [
-        _accepted(data.index, ports.replicas.find(name, data.index), info, request.acks, waiting)
+        _accepted(data.index, ports.replicas.find(name, data.index), info, request.acks, waiting, place)
         for info, data in zip(appended, batches, strict=False)
     ]
     if failure is not None:
-        results.append(_refusal(ports, context, name, next(batches), failure))
+        results.append(_refusal(place, next(batches), failure))
     rest = _about(request, [_part(topic, batches)])
-    return _append_all(ports, context, rest, _NO_REFUSALS, results, waiting)
+    return _append_all(ports, context, rest, _NO_REFUSALS, response, results, waiting)
+
+
+def _unacknowledged(
+    ports: Ports, context: RequestContext, request: ProduceRequest, error: KafkaError
+) -> ProduceResponse:
+    """Return the response to a request whose only batch was appended, but got `error` as acknowledgement."""
+    response = _failed(request, error)
+    (topic,) = response.responses
+    (result,) = topic.partition_responses
+    _name_leader((ports, context, response, topic.name or topic.topic_id), result)
+    return response
 
 
 def _appended(
@@ -400,6 +426,7 @@ class _Unvalidated(NamedTuple):
     delayed: _Delayed
     #: the partition's part of the response
     result: PartitionProduceResponse
+    place: _Place
 
 
 async def _validate_and_append(
@@ -410,7 +437,7 @@ async def _validate_and_append(
     unvalidated: list[_Unvalidated],
     waiting: list[Appended],
 ) -> ProduceResponse | None:
-    for partition, data, delayed, result in unvalidated:
+    for partition, data, delayed, result, place in unvalidated:
         records = data.records or b""
         try:
             valid = await ports.long_work.run(
@@ -426,15 +453,14 @@ async def _validate_and_append(
                 raise _noted(partition, records, refusal)
             appended = partition.append(records, request.acks, Origin.CLIENT, valid)
         except KafkaError as error:
-            _fail(result, error, context)
+            _fail_in(place, result, error)
             continue
         result.base_offset = appended.base_offset
         result.log_append_time_ms = appended.log_append_time_ms
         result.log_start_offset = appended.log_start_offset
         if not partition.is_acknowledged(appended.last_offset, request.acks):
-            waiting.append(
-                Appended(partition, appended.last_offset, partition.leader_epoch, partial(_fail, result))
-            )
+            fail = partial(_fail_in, place, result)
+            waiting.append(Appended(partition, appended.last_offset, partition.leader_epoch, fail))
     return await resolve(_answer(context, request, response, waiting))
 
 
@@ -483,13 +509,12 @@ def _append(
     return partition, partition.append(records, request.acks, Origin.CLIENT)
 
 
-def _refusal(
-    ports: Ports, context: RequestContext, name: TopicKey, data: PartitionProduceData, error: KafkaError
-) -> PartitionProduceResponse:
+def _refusal(place: _Place, data: PartitionProduceData, error: KafkaError) -> PartitionProduceResponse:
+    ports, _, _, name = place
     if error.code in _TOO_EARLY and data.records:
         ports.replicas.note_rejected(name, data.index, data.records, _TOO_EARLY[error.code])
     failed = PartitionProduceResponse(index=data.index)
-    _fail(failed, error, context)
+    _fail_in(place, failed, error)
     return failed
 
 
@@ -539,6 +564,26 @@ def _fail(result: PartitionProduceResponse, error: KafkaError, context: RequestC
             )
             for record in named
         ]
+
+
+def _fail_in(place: _Place, result: PartitionProduceResponse, error: KafkaError) -> None:
+    """Put the error of a batch into `result`. If another broker leads, also name it in the response."""
+    _, context, _, _ = place
+    _fail(result, error, context)
+    _name_leader(place, result)
+
+
+def _name_leader(place: _Place, result: PartitionProduceResponse) -> None:
+    """Name the leader after NOT_LEADER_OR_FOLLOWER, if this broker knows the leader.
+
+    Args:
+        place: the response, which gets the leader's address.
+        result: the batch's part of the response, which has the error already. It gets the leader.
+    """
+    ports, context, response, name = place
+    if result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and context.api_version >= LEADERS_SINCE:
+        leaders = Leaders(ports.view, context.listener, response.node_endpoints)
+        result.current_leader = leaders.after(ErrorCode.NOT_LEADER_OR_FOLLOWER, name, result.index)
 
 
 def _close_on_error(context: RequestContext, response: ProduceResponse) -> None:

@@ -12,7 +12,7 @@ from barnabas.broker.metadata.features import SHARE_VERSION
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
 from barnabas.broker.server.requests.needs import Group, checked_by_handler
-from barnabas.broker.server.responses.leaders import Leaders
+from barnabas.broker.server.responses.leaders import MOVED, Leaders
 from barnabas.broker.server.share_requests import (
     SharePorts,
     acknowledging_of,
@@ -86,14 +86,14 @@ def _end(ports: SharePorts, request: ShareAcknowledgeRequest, session: ShareSess
 def _response(
     ports: SharePorts, context: RequestContext, member: Member, acknowledging: Acknowledging
 ) -> ShareAcknowledgeResponse:
-    leaders = Leaders(ports.view.image, context.listener)
+    leaders = Leaders(ports.view, context.listener)
     response = ShareAcknowledgeResponse(acquisition_lock_timeout_ms=lock_timeout_ms(ports, member))
     topics: dict[bytes, ShareAcknowledgeTopicResponse] = {}
     for (topic_id, index), error in acknowledging.outcomes.items():
         data = PartitionData(partition_index=index)
         if error is not None:
             data.error_code, data.error_message = error.code, error.message
-            if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            if error.code in MOVED:
                 data.current_leader = leaders.of(topic_id, index)
         topic = topics.setdefault(topic_id, ShareAcknowledgeTopicResponse(topic_id=topic_id))
         topic.partitions.append(data)

@@ -18,7 +18,7 @@ from barnabas.broker.metadata.features import SHARE_VERSION
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
 from barnabas.broker.server.requests.needs import Group, checked_by_handler
-from barnabas.broker.server.responses.leaders import Leaders
+from barnabas.broker.server.responses.leaders import MOVED, Leaders
 from barnabas.broker.server.share_requests import (
     SharePorts,
     acknowledging_of,
@@ -226,7 +226,7 @@ class _Exchange:
         ports, member = self._ports, self._session.member
         if self._context.usage is not None and self._fetch.size:
             self._context.usage.charge_fetch(self._fetch.size)  # the member has acquired them
-        leaders = Leaders(ports.view.image, self._context.listener)
+        leaders = Leaders(ports.view, self._context.listener)
         found: dict[Target, PartitionData] = {}
         for fetched in self._fetch.results:
             found[fetched.target] = _described(fetched, leaders)
@@ -236,7 +236,7 @@ class _Exchange:
             data = found.setdefault(target, PartitionData(partition_index=target.partition))
             if error is not None:
                 data.acknowledge_error_code, data.acknowledge_error_message = error.code, error.message
-                if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                if error.code in MOVED:
                     data.current_leader = leaders.of(*target)
         topics: dict[bytes, ShareFetchableTopicResponse] = {}
         for target, data in found.items():
@@ -254,7 +254,7 @@ def _described(fetched: Fetched, leaders: Leaders) -> PartitionData:
     error = fetched.error
     if error is not None:
         data.error_code, data.error_message = error.code, error.message
-        if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        if error.code in MOVED:
             data.current_leader = leaders.of(*fetched.target)
         return data
     data.records = [fetched.records]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from barnabas.base.errors import KafkaError
@@ -20,10 +21,10 @@ from barnabas.broker.awaitables import MaybeAwaitable, SecondPhase
 from barnabas.broker.replication.acknowledgement import Acknowledgement, Appended
 from barnabas.broker.server.producing.layout import BatchRange, Opening, opening_of
 from barnabas.broker.server.requests.api import DIRECT_ELEMENTS, Begun, Outcome
-from barnabas.broker.server.requests.context import Client, RequestContext
+from barnabas.broker.server.requests.context import Chunks, Client, RequestContext
 from barnabas.broker.server.requests.long_work import SLICE, LongWork
 from barnabas.broker.view import BrokerView
-from barnabas.kafka.protocol.framing import parse_counted
+from barnabas.kafka.protocol.framing import encode_response, parse_counted
 from barnabas.kafka.protocol.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.kafka.protocol.wire import Readable
 from barnabas.kafka.security.acls import Access, Operation, ResourceType
@@ -39,14 +40,13 @@ GoOn: TypeAlias = Callable[
     MaybeAwaitable[ProduceResponse | None],
 ]
 
+#: makes the response to a request whose only batch was appended, but not acknowledged
+Unacknowledged: TypeAlias = Callable[[RequestContext, ProduceRequest, KafkaError], ProduceResponse]
+
 #: the number of batches between two checks of the time slice
 _BATCHES_A_LOOK = 16
 _KEY = ProduceRequest.api_key
 _WRITE_TOPIC = (Operation.WRITE, ResourceType.TOPIC)
-
-
-def _raise(error: KafkaError) -> None:
-    raise error
 
 
 class DirectProduce:
@@ -62,13 +62,23 @@ class DirectProduce:
             with the context, the request, the results of the first batches, and the error of the batch after
             them (None without an error). It appends all batches that have neither a result nor an error. It
             returns the response, or an awaitable of the response.
+        unacknowledged: called with the context, a request with one batch, and the error with which the wait
+            for acknowledgements ended. It returns the response with this error.
     """
 
-    def __init__(self, replicas: ReplicaManager, long_work: LongWork, view: BrokerView, go_on: GoOn) -> None:
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        long_work: LongWork,
+        view: BrokerView,
+        go_on: GoOn,
+        unacknowledged: Unacknowledged,
+    ) -> None:
         self._replicas = replicas
         self._long_work = long_work
         self._view = view
         self._go_on = go_on
+        self._unacknowledged = unacknowledged
 
     def __call__(self, frame: Readable, client: Client, access: Access, began: float, /) -> Outcome:
         try:
@@ -141,10 +151,19 @@ class DirectProduce:
         reply = opening.reply(frame, (batch,), (info,))
         if partition.log.high_watermark > info[1] or partition.is_acknowledged(info[1], opening.acks):
             return reply
-        answer: SecondPhase[bytes] = SecondPhase()
-        waiting = [Appended(partition, info[1], partition.leader_epoch, _raise)]
-        Acknowledgement(waiting, opening.acks, reply).wait(opening.timeout_ms, answer)
+        answer: SecondPhase[Chunks] = SecondPhase()
+        chunks: Chunks = [reply]
+        fail = partial(self._fail, frame, client, chunks)
+        waiting = [Appended(partition, info[1], partition.leader_epoch, fail)]
+        Acknowledgement(waiting, opening.acks, chunks).wait(opening.timeout_ms, answer)
         return answer
+
+    def _fail(self, frame: Readable, client: Client, chunks: Chunks, error: KafkaError) -> None:
+        """Replace the reply in `chunks` by the reply with the error of the request's only batch."""
+        header, request, _ = parse_counted(frame, DIRECT_ELEMENTS)
+        assert isinstance(request, ProduceRequest)
+        response = self._unacknowledged(RequestContext(header, client), request, error)
+        chunks[:] = encode_response(header, response)
 
     def _append_each(
         self,

@@ -77,7 +77,7 @@ class Begun(NamedTuple):
 
 #: The encoded reply (a whole frame, in one or more chunks), or an awaitable of it. `Begun`: the handler has
 #: continued with the request. None: nothing has changed, and the handler must execute the whole request.
-Outcome: TypeAlias = bytes | Chunks | SecondPhase[bytes] | LongPoll[Chunks] | Begun | None
+Outcome: TypeAlias = bytes | Chunks | SecondPhase[Chunks] | LongPoll[Chunks] | Begun | None
 
 
 class Direct(Protocol):

@@ -158,7 +158,7 @@ class Dispatcher:
         frame: Readable,
         client: Client,
         began: float,
-        outcome: bytes | Chunks | SecondPhase[bytes] | LongPoll[Chunks] | Begun,
+        outcome: bytes | Chunks | SecondPhase[Chunks] | LongPoll[Chunks] | Begun,
     ) -> None:
         """Send the reply of a `Direct` function, now or when it is ready, and record the duration.
 
@@ -348,8 +348,8 @@ class Dispatcher:
         try:
             error = done.exception()
             if error is None:
-                reply = done.result()
-                return [reply] if isinstance(reply, bytes) else reply
+                chunks: Chunks = done.result()
+                return chunks
             header, request, _ = parse_counted(frame, DIRECT_ELEMENTS)
             return encode_response(header, self._failure(served.api, request, error))
         except ProtocolError as error:

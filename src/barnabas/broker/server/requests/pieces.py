@@ -99,7 +99,8 @@ class Pieces:
     def join(self, whole: Any, part: Any, continued: int) -> None:
         """Add `part`, the response to a piece, to `whole`, the response to the earlier pieces.
 
-        `whole` keeps its own error if it has one, and gets the longer throttle time of the two.
+        `whole` keeps its own error if it has one, and gets the longer throttle time of the two. It also gets
+        the addresses of brokers that it does not have yet.
 
         Args:
             whole: the response that this method changes.
@@ -114,6 +115,9 @@ class Pieces:
             whole.error_code = part.error_code
         if getattr(part, "throttle_time_ms", 0):
             whole.throttle_time_ms = max(whole.throttle_time_ms, part.throttle_time_ms)
+        if getattr(part, "node_endpoints", ()):
+            found = {each.node_id: each for each in (*part.node_endpoints, *whole.node_endpoints)}
+            whole.node_endpoints = [found[node] for node in sorted(found)]
         _join(whole, part, self._response, continued)
 
 

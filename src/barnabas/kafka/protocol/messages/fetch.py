@@ -109,6 +109,7 @@ class PartitionData(Struct):
     log_start_offset: Int64 = since(5, default=-1)
     # Truncate to this epoch and offset: after it, the logs of follower and leader differ.
     diverging_epoch: EpochEndOffset = tagged(0, since=12, default=EpochEndOffset())
+    # With NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH, if the broker knows the leader.
     current_leader: LeaderIdAndEpoch = tagged(1, since=12, default=LeaderIdAndEpoch())
     # Only for the metadata log (KRaft).
     snapshot_id: SnapshotId = tagged(2, since=12, default=SnapshotId())

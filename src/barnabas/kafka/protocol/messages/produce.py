@@ -8,6 +8,7 @@
 - v13: topic ids instead of names (KIP-516).
 """
 
+from barnabas.kafka.protocol.messages.fetch import LeaderIdAndEpoch, NodeEndpoint
 from barnabas.kafka.protocol.schema import (
     ZERO_UUID,
     Int16,
@@ -49,11 +50,6 @@ class BatchIndexAndErrorMessage(Struct):
     batch_index_error_message: String | None = None
 
 
-class LeaderIdAndEpoch(Struct):
-    leader_id: Int32 = -1
-    leader_epoch: Int32 = -1
-
-
 class PartitionProduceResponse(Struct):
     index: Int32 = 0
     error_code: Int16 = 0
@@ -64,7 +60,7 @@ class PartitionProduceResponse(Struct):
     # The invalid records, if the broker knows them (KIP-467).
     record_errors: list[BatchIndexAndErrorMessage] = since(8, default=[])
     error_message: String | None = since(8, default=None)
-    # Only with NOT_LEADER_OR_FOLLOWER. Its address is in node_endpoints.
+    # With NOT_LEADER_OR_FOLLOWER, if the broker knows the leader. Its address is in node_endpoints.
     current_leader: LeaderIdAndEpoch = tagged(0, since=10, default=LeaderIdAndEpoch())
 
 
@@ -72,13 +68,6 @@ class TopicProduceResponse(Struct):
     name: String = until(12, default="")
     topic_id: Uuid = since(13, default=ZERO_UUID)
     partition_responses: list[PartitionProduceResponse] = []
-
-
-class NodeEndpoint(Struct):
-    node_id: Int32 = 0
-    host: String = ""
-    port: Int32 = 0
-    rack: String | None = None
 
 
 class ProduceResponse(Response, to=ProduceRequest):

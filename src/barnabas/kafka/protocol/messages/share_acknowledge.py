@@ -3,7 +3,8 @@
 v2 adds the renewal of acquisition locks (KIP-1222). v0 was an early-access version.
 """
 
-from barnabas.kafka.protocol.messages.share_fetch import AcknowledgementBatch, LeaderIdAndEpoch, NodeEndpoint
+from barnabas.kafka.protocol.messages.fetch import LeaderIdAndEpoch, NodeEndpoint
+from barnabas.kafka.protocol.messages.share_fetch import AcknowledgementBatch
 from barnabas.kafka.protocol.schema import (
     ZERO_UUID,
     Bool,
@@ -42,7 +43,7 @@ class PartitionData(Struct):
     partition_index: Int32 = 0
     error_code: Int16 = 0
     error_message: String | None = None
-    current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch()
+    current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch(leader_id=0, leader_epoch=0)
 
 
 class ShareAcknowledgeTopicResponse(Struct):

@@ -4,6 +4,7 @@ v2 can limit the acquired records strictly (KIP-1206), and can renew the locks o
 v0 was an early-access version.
 """
 
+from barnabas.kafka.protocol.messages.fetch import LeaderIdAndEpoch, NodeEndpoint
 from barnabas.kafka.protocol.schema import (
     ZERO_UUID,
     Bool,
@@ -64,11 +65,6 @@ class ShareFetchRequest(Request, key=78, versions=(1, 2), flexible=0):
     forgotten_topics_data: list[ForgottenTopic] = []
 
 
-class LeaderIdAndEpoch(Struct):
-    leader_id: Int32 = 0
-    leader_epoch: Int32 = 0
-
-
 class AcquiredRecords(Struct):
     # Both offsets are inclusive.
     first_offset: Int64 = 0
@@ -82,7 +78,7 @@ class PartitionData(Struct):
     error_message: String | None = None
     acknowledge_error_code: Int16 = 0
     acknowledge_error_message: String | None = None
-    current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch()
+    current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch(leader_id=0, leader_epoch=0)
     records: RecordChunks = b""
     acquired_records: list[AcquiredRecords] = []
 
@@ -90,13 +86,6 @@ class PartitionData(Struct):
 class ShareFetchableTopicResponse(Struct):
     topic_id: Uuid = ZERO_UUID
     partitions: list[PartitionData] = []
-
-
-class NodeEndpoint(Struct):
-    node_id: Int32 = 0
-    host: String = ""
-    port: Int32 = 0
-    rack: String | None = None
 
 
 class ShareFetchResponse(Response, to=ShareFetchRequest):

@@ -36,7 +36,9 @@ def test_no_later_batch_takes_the_place_of_one_that_comes_again(code, comes_agai
     topic = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=b"batch")])
     context = SimpleNamespace(reported_errors=0, api_version=11)
     request = ProduceRequest(acks=-1, topic_data=[topic])
-    answer = produce._append_all(ports, context, request, {("t", 0): KafkaError(code)}, [], [])
+    answer = produce._append_all(
+        ports, context, request, {("t", 0): KafkaError(code)}, ProduceResponse(), [], []
+    )
     assert answer.responses[0].partition_responses[0].error_code == code
     assert noted == ([(b"batch", code)] if comes_again else [])
 
@@ -53,11 +55,15 @@ def test_batch_whose_transaction_ended_during_its_validation_is_refused(monkeypa
     partition = SimpleNamespace(log=SimpleNamespace(config=None), append=lambda *args: appended.append(args))
     context = SimpleNamespace(api_version=11, reported_errors=0)
     request = ProduceRequest(transactional_id="x", acks=-1)
-    result = PartitionProduceResponse(index=0)
+    result, response = PartitionProduceResponse(index=0), ProduceResponse()
     batch = produce._Unvalidated(
-        partition, PartitionProduceData(index=0, records=b""), produce._Delayed(request, {}), result
+        partition,
+        PartitionProduceData(index=0, records=b""),
+        produce._Delayed(request, {}),
+        result,
+        (ports, context, response, "t"),
     )
-    asyncio.run(produce._validate_and_append(ports, context, request, ProduceResponse(), [batch], []))
+    asyncio.run(produce._validate_and_append(ports, context, request, response, [batch], []))
     assert not appended
     assert result.error_code == ErrorCode.INVALID_TXN_STATE
 

@@ -6,6 +6,7 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.server.handlers import load
 from barnabas.broker.server.requests.pieces import MAX_ITEM_ELEMENTS, Pieces, elements
 from barnabas.kafka.protocol.messages.describe_groups import DescribeGroupsRequest
+from barnabas.kafka.protocol.messages.fetch import NodeEndpoint
 from barnabas.kafka.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -15,6 +16,7 @@ from barnabas.kafka.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
+from barnabas.kafka.protocol.messages.produce import ProduceResponse
 
 NESTED = Pieces("groups.topics.partition_indexes", "groups.topics.partitions", size=10)
 
@@ -148,3 +150,14 @@ def test_the_declared_listing_exists(api):
         (field,) = [field for field in cls.__fields__ if field.name == name]
         assert field.is_array
         cls = field.type
+
+
+def test_joined_answers_have_the_address_of_each_broker_once():
+    produced = Pieces("topic_data.partition_data", "responses.partition_responses", size=10)
+    whole, part, last = (
+        ProduceResponse(node_endpoints=[NodeEndpoint(node_id=node, host=f"b{node}") for node in nodes])
+        for nodes in ((3,), (1, 3), ())
+    )
+    produced.join(whole, part, 0)
+    produced.join(whole, last, 0)
+    assert [(each.node_id, each.host) for each in whole.node_endpoints] == [(1, "b1"), (3, "b3")]
