@@ -556,9 +556,13 @@ def test_options_that_do_not_fit_are_refused(tmp_path: Path, options: Sequence[s
 
 def test_several_log_directories_and_an_advertised_address(tmp_path: Path) -> None:
     dirs = [tmp_path / "a", tmp_path / "b"]
-    alone = Machine(tmp_path / "a", "--set", "num.partitions=3", "--set", f"log.dirs={dirs[0]},{dirs[1]}")
-    alone.end()
-    words = ["--set", f"log.dirs={dirs[0]},{dirs[1]}", "--advertise", "localhost"]
+    named = ["--set", f"log.dirs={dirs[0]},{dirs[1]}"]
+    alone = Machine(dirs[0], *named, data=False)
+    Admin(alone.servers).create_topic("first", partitions=4)
+    send(alone.servers, "first", NUMBERS)
+    assert alone.end()[0] == 0
+    assert all(list(folder.glob("first-*")) for folder in dirs)
+    words = [*named, "--advertise", "localhost"]
     machine = subprocess.Popen(
         [*BARNABAS, "start", "--brokers", "2", "--listen", "127.0.0.1:0", *words],
         stdout=subprocess.PIPE,
@@ -570,7 +574,7 @@ def test_several_log_directories_and_an_advertised_address(tmp_path: Path) -> No
         assert told == bound.replace("127.0.0.1", "localhost")
         Admin(told).create_topic("orders", partitions=8)
         send(told, "orders", NUMBERS)
-        assert texts(told, "orders", 12) == NUMBERS
+        assert texts(told, "orders", 12) == texts(told, "first", 12) == NUMBERS
         for folder in dirs:
             for number in (1, 2):
                 assert (folder / f"broker-{number}" / "meta.properties").exists()

@@ -212,6 +212,8 @@ def test_settings_come_from_toml(start, tmp_path, barnabas):
         (["--listen", "192.0.2.1:0"], 1, "192.0.2.1 is not an address of this machine"),
         (["--listen", "no-such-host.invalid:0"], 1, "no-such-host.invalid is not known"),
         (["--config", "absent.toml"], 2, "does not exist"),
+        (["--data", "a", "--set", "log.dirs=a,b"], 2, "--set log.dirs=DIR,DIR without --data"),
+        (["--data", "a", "--set", "log.dir=b"], 2, "--set log.dirs=DIR,DIR without --data"),
     ],
 )
 def test_what_cannot_be_is_refused_with_the_cure(tmp_path, arguments, code, words):

@@ -307,7 +307,7 @@ def _read_values(
     file: Path | None,
     is_secure: bool,
 ) -> dict[str, str]:
-    """Return the settings from the options. Options such as --data override --set, which overrides the file.
+    """Return the settings of the options. Options such as --listen override --set, which overrides the file.
 
     Raises:
         click.UsageError: an address is invalid, or the options contradict each other.
@@ -320,9 +320,12 @@ def _read_values(
         values.update(read_settings(file))
         if listen is not None:
             values.pop("advertised.listeners", None)  # of the listeners that --listen replaces
-    for name, value in parse_assignments(settings, "--set").items():
-        values[BrokerConfig.spellings.get(name, name)] = value
+    assigned = parse_assignments(settings, "--set").items()
+    given = {BrokerConfig.spellings.get(name, name): value for name, value in assigned}
+    values.update(given)
     if data is not None:
+        if "log.dirs" in given:
+            raise click.UsageError("several folders: use --set log.dirs=DIR,DIR without --data")
         values["log.dirs"] = str(data)
     if listen is not None:
         address = parse_address(listen, "--listen", "127.0.0.1:9092 or [::1]:9092", default_host="127.0.0.1")
