@@ -149,6 +149,43 @@ def test_reading_up_to_given_ends_stops_there(servers, barnabas_broker):
     )
 
 
+def damage(broker, byte):
+    """Stop the broker, invert a byte of the first batch of orders-0, and start the broker again."""
+    broker.stop()
+    [segment] = broker.data.glob("**/orders-0/00000000000000000000.log")
+    with segment.open("r+b") as file:
+        file.seek(byte)
+        [value] = file.read(1)
+        file.seek(byte)
+        file.write(bytes([value ^ 0xFF]))
+    broker.start()
+
+
+@pytest.mark.parametrize("byte", [65, 80], ids=["the length of a record", "a value"])
+def test_a_damaged_batch_is_an_error_that_names_it(barnabas_fresh_broker, byte):
+    barnabas_fresh_broker.create_topic("orders")
+    for _ in range(3):  # a start does not read the first batches of a log
+        barnabas_fresh_broker.produce("orders", "two apples" * 1000)
+    damage(barnabas_fresh_broker, byte)
+    with (
+        Consumer(barnabas_fresh_broker.bootstrap_servers, "orders") as consumer,
+        pytest.raises(ClientError, match=r"orders-0: .* offset 0 .* CRC"),
+    ):
+        consumer.take(3, timeout=10)
+
+
+def test_a_partition_that_is_not_served_is_named(barnabas_fresh_broker):
+    barnabas_fresh_broker.create_topic("orders")
+    barnabas_fresh_broker.produce("orders", "two apples" * 10)
+    damage(barnabas_fresh_broker, 80)
+    with (
+        Consumer(barnabas_fresh_broker.bootstrap_servers) as consumer,
+        pytest.raises(KafkaError, match="orders-0: ") as caught,
+    ):
+        consumer.watermarks(TopicPartition("orders", 0))
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
 def test_a_missing_topic_is_named(servers):
     with pytest.raises(KafkaError, match="there is no topic nowhere"):
         Consumer(servers, "nowhere")

@@ -84,6 +84,7 @@ class Consumer:
             settings,
             {
                 "auto.offset.reset": start,
+                "check.crcs": True,  # librdkafka's default is to return damaged records, or nothing at all
                 "enable.auto.commit": group is not None,
                 "enable.auto.offset.store": False,
                 "enable.partition.eof": True,
@@ -163,7 +164,7 @@ class Consumer:
                 )
             )
         except confluent_kafka.KafkaException as error:
-            raise self._explained(error, _LEADER_S) from None
+            raise self._explained(error, _LEADER_S, str(partition)) from None
         return low, high
 
     def offsets_for_time(
@@ -265,7 +266,7 @@ class Consumer:
                 return records
             else:
                 del messages[: done + 1]
-                raise translate(failure)
+                raise translate(failure, _subject_of(message))
         del messages[:at_most]
         return records
 
@@ -337,15 +338,17 @@ class Consumer:
         if record is not None and self._group is not None:
             self._keeper.finish_record(record.topic_partition, record.offset + 1)
 
-    def _explained(self, error: confluent_kafka.KafkaException, waited: float) -> BarnabasError:
+    def _explained(
+        self, error: confluent_kafka.KafkaException, waited: float, about: str = ""
+    ) -> BarnabasError:
         """Return the error to raise for an `error` of librdkafka.
 
         If `error` means that no broker has answered, the result says why. `waited` is the time limit of the
-        request in seconds, for the text.
+        request in seconds, for the text. Other texts begin with `about`, the subject of the request.
         """
         if error.args[0].code() in _NO_ANSWER:
             return explain_silence(self._servers, waited)
-        return translate(error)
+        return translate(error, about)
 
     def _drop(self, partitions: Collection[TopicPartition]) -> None:
         """Drop buffered records of partitions that another member gets."""
@@ -370,3 +373,9 @@ class Consumer:
 
 def _partition_of(message: confluent_kafka.Message) -> TopicPartition:
     return TopicPartition(message.topic() or "", message.partition() or 0)
+
+
+def _subject_of(message: confluent_kafka.Message) -> str:
+    """Return the partition that an error is about; empty if the error is about no partition."""
+    partition = message.partition()
+    return "" if partition is None or partition < 0 else str(_partition_of(message))

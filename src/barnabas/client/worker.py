@@ -116,6 +116,7 @@ class Worker:
             settings,
             {
                 "group.id": group,
+                "check.crcs": True,  # librdkafka's default is to return damaged records, or nothing at all
                 "share.acknowledgement.mode": "explicit",
                 "max.poll.records": _FETCHED_AT_ONCE,
             },
