@@ -38,6 +38,11 @@ def test_the_authority_signs_and_files_are_for_the_command_line(barnabas_secure_
     assert broker.certificates.issue("alice").name == "alice"
 
 
+def test_an_operation_that_is_not_known_is_named(barnabas_secure_broker) -> None:
+    with pytest.raises(ValueError, match=r"WRIT is not an operation: choose from .*READ, WRITE"):
+        barnabas_secure_broker.grant("alice", "WRIT", topic="orders")
+
+
 @pytest.fixture
 def run_command():
     from click.testing import CliRunner

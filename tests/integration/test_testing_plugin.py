@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from barnabas.base.errors import ConfigError, KafkaError
 from barnabas.testing import BarnabasBroker
 
 pytest_plugins = ["pytester"]
@@ -101,6 +102,21 @@ def test_settings_reach_the_broker(tmp_path):
         broker.admin().create_topic("t")
         assert len(broker.admin().describe_topics(["t"])[0].partitions) == 3
     assert (tmp_path / "data" / "t-2").is_dir()  # data of the user's own is kept
+
+
+def test_settings_can_be_numbers_bools_and_lists():
+    policy = ["compact", "delete"]
+    settings = {"num.partitions": 3, "delete.topic.enable": False, "log.cleanup.policy": policy}
+    with BarnabasBroker(settings) as broker:
+        broker.admin().create_topic("t")
+        assert len(broker.admin().describe_topics(["t"])[0].partitions) == 3
+        with pytest.raises(KafkaError, match="TOPIC_DELETION_DISABLED"):
+            broker.admin().delete_topic("t")
+
+
+def test_a_setting_of_another_type_is_named():
+    with pytest.raises(ConfigError, match=r"num\.partitions: write a string, a number"):
+        BarnabasBroker({"num.partitions": None})
 
 
 @pytest.mark.parametrize("mode", ["thread", "process"])

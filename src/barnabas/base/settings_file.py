@@ -86,7 +86,7 @@ def read_text(path: Path) -> str:
 
 def read_toml(path: Path, text: str) -> dict[str, Given]:
     try:
-        settings = dict(_flatten(tomllib.loads(text)))
+        settings = as_texts(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
         # Its text ends in "(at line 3, column 7)" or in "(at end of document)".
         found = re.search(r" \(at line (\d+), column \d+\)", str(error))
@@ -107,6 +107,18 @@ def _line_of(name: str, text: str) -> int:
     last = re.escape(name.rpartition(".")[2])
     found = list(re.finditer(rf"^[^#=\n]*\b{last}[\"']?[ \t]*=", text, re.MULTILINE))
     return text.count("\n", 0, found[0].start()) + 1 if len(found) == 1 else 0
+
+
+def as_texts(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Return settings as text by name.
+
+    A value is a string, a number, a bool, a list of strings, or a dict of settings whose names have the
+    dict's name as their prefix.
+
+    Raises:
+        ConfigError: a value has another type.
+    """
+    return dict(_flatten(settings))
 
 
 def _flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:

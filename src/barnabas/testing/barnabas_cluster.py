@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from barnabas.base.settings_file import as_texts
 from barnabas.base.system.orphans import environment_that_ends
 from barnabas.base.system.sockets import claim_alone, has_local_sockets
 from barnabas.broker.config.broker import replicated_settings
@@ -76,7 +77,7 @@ class BarnabasCluster(TemporaryCluster):
     def __init__(
         self,
         brokers: int = 3,
-        settings: Mapping[str, str] | None = None,
+        settings: Mapping[str, Any] | None = None,
         *,
         racks: Sequence[str] = (),
         later: int = 0,
@@ -105,7 +106,7 @@ class BarnabasCluster(TemporaryCluster):
         self._ids = tuple(range(1, brokers + later + 1))
         self._first = self._ids[:brokers]
         self._racks = dict(zip(self._ids, racks, strict=False))
-        self._settings = {**_TEST_SETTINGS, **replicated_settings(brokers), **(settings or {})}
+        self._settings = {**_TEST_SETTINGS, **replicated_settings(brokers), **as_texts(settings or {})}
         #: "thread" or "process"
         self.mode = mode
         self._store = store

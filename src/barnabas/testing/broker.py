@@ -6,8 +6,9 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
+from barnabas.base.settings_file import as_texts
 from barnabas.testing.cluster import TemporaryCluster
 from barnabas.testing.runners import RUNNERS, BrokerDied, ProcessRunner, Runner
 
@@ -29,7 +30,7 @@ class BarnabasBroker(TemporaryCluster):
     """A Barnabas broker that runs while the `with` block runs.
 
     Args:
-        settings: broker settings by Kafka's names, e.g. {"num.partitions": "3"}.
+        settings: broker settings by Kafka's names, e.g. {"num.partitions": 3}.
         data: folder for the data, which is kept. By default a temporary folder, removed at the end.
         mode: "thread" runs the broker in this process (fastest, and a debugger reaches it). "process" runs
             `barnabas start` in a process of its own, which a test can also kill.
@@ -37,13 +38,14 @@ class BarnabasBroker(TemporaryCluster):
 
     Raises:
         ValueError: `mode` is not known.
+        ConfigError: a value is not text, a number, a bool or a list of texts.
 
     `bootstrap_servers` is ``host:port``, for any client.
     """
 
     def __init__(
         self,
-        settings: Mapping[str, str] | None = None,
+        settings: Mapping[str, Any] | None = None,
         *,
         data: str | Path | None = None,
         mode: str = "thread",
@@ -52,7 +54,7 @@ class BarnabasBroker(TemporaryCluster):
         if mode not in RUNNERS:
             raise ValueError(f"mode={mode!r} is not known: choose from {', '.join(RUNNERS)}")
         super().__init__()
-        self._settings = {**TEST_SETTINGS, **(settings or {})}
+        self._settings = {**TEST_SETTINGS, **as_texts(settings or {})}
         self._mode = mode
         self._port = port
         self._data = Path(data) if data is not None else None

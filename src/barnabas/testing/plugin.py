@@ -13,7 +13,7 @@ Fixtures:
     barnabas_cluster: starts clusters for the test: `cluster = barnabas_cluster(brokers=3)`.
     barnabas_pipeline: reads a pipeline file, to test it with rows: `shop = barnabas_pipeline("shop.py")`.
     barnabas_spark: the Spark session of the whole run, which `barnabas_pipeline` uses.
-    barnabas_settings: override it (session scope) to give the brokers settings: {"num.partitions": "3"}.
+    barnabas_settings: override it (session scope) to give the brokers settings: {"num.partitions": 3}.
 
 Options: `--barnabas-mode thread|process` (also in the ini file as `barnabas_mode`) runs the brokers in this
 process or in processes of their own. `--barnabas-servers HOST:PORT` runs the tests with `barnabas_broker`
@@ -63,18 +63,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture(scope="session")
-def barnabas_settings() -> Mapping[str, str]:
+def barnabas_settings() -> Mapping[str, Any]:
     """Broker settings for the test brokers, by Kafka's names; override it in a conftest.py."""
     return {}
 
 
 @pytest.fixture(scope="session")
-def barnabas_broker(pytestconfig: pytest.Config, barnabas_settings: Mapping[str, str]) -> Iterator[Cluster]:
+def barnabas_broker(pytestconfig: pytest.Config, barnabas_settings: Mapping[str, Any]) -> Iterator[Cluster]:
     """A Kafka broker shared by all tests of the run: `barnabas_broker.bootstrap_servers` is its address."""
     yield from shared_broker(pytestconfig, barnabas_settings)
 
 
-def shared_broker(config: pytest.Config, settings: Mapping[str, str]) -> Iterator[Cluster]:
+def shared_broker(config: pytest.Config, settings: Mapping[str, Any]) -> Iterator[Cluster]:
     """Yield a broker for the tests of a scope, or the cluster that ``--barnabas-servers`` names.
 
     `settings` are the broker's settings, by Kafka's names. If the named cluster does not answer, the test
@@ -103,7 +103,7 @@ def shared_broker(config: pytest.Config, settings: Mapping[str, str]) -> Iterato
 
 @pytest.fixture
 def barnabas_fresh_broker(
-    pytestconfig: pytest.Config, barnabas_settings: Mapping[str, str]
+    pytestconfig: pytest.Config, barnabas_settings: Mapping[str, Any]
 ) -> Iterator[BarnabasBroker]:
     """A new Kafka broker for this test, without topics. The test may stop and restart it."""
     from barnabas.testing.broker import BarnabasBroker
@@ -113,7 +113,7 @@ def barnabas_fresh_broker(
 
 
 @pytest.fixture
-def barnabas_secure_broker(barnabas_settings: Mapping[str, str]) -> Iterator[SecureBroker]:
+def barnabas_secure_broker(barnabas_settings: Mapping[str, Any]) -> Iterator[SecureBroker]:
     """A new Kafka broker for this test, with TLS, logins and ACLs: see `barnabas.testing.SecureBroker`."""
     from barnabas.testing.secure_broker import SecureBroker
 
@@ -123,7 +123,7 @@ def barnabas_secure_broker(barnabas_settings: Mapping[str, str]) -> Iterator[Sec
 
 @pytest.fixture
 def barnabas_cluster(
-    pytestconfig: pytest.Config, barnabas_settings: Mapping[str, str]
+    pytestconfig: pytest.Config, barnabas_settings: Mapping[str, Any]
 ) -> Iterator[Callable[..., BarnabasCluster]]:
     """A function that starts a cluster for this test: ``barnabas_cluster(brokers=3)``.
 
@@ -136,7 +136,7 @@ def barnabas_cluster(
 
         def start(
             brokers: int = 3,
-            settings: Mapping[str, str] | None = None,
+            settings: Mapping[str, Any] | None = None,
             *,
             mode: str | None = None,
             store: str | None = None,

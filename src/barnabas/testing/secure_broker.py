@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from confluent_kafka.admin import (
     AclBinding,
@@ -18,6 +18,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from barnabas.base.settings_file import as_texts
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.metadata.bootstrap import credentials
 from barnabas.broker.server.run import BrokerServer
@@ -48,9 +49,9 @@ class SecureBroker(TemporaryCluster):
 
     certificates: CertificateFolder
 
-    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(self, settings: Mapping[str, Any] | None = None) -> None:
         super().__init__()
-        self._settings = dict(settings or {})
+        self._settings = as_texts(settings or {})
         self._data = Path(tempfile.mkdtemp(prefix="barnabas-test-"))
         self._passwords = {_ADMIN: secrets.token_urlsafe(18)}
         self.certificates = CertificateFolder(self._data / "secure")
@@ -105,12 +106,15 @@ class SecureBroker(TemporaryCluster):
 
         If `deny` is true, deny the operations instead. A name that ends in * matches every name with that
         prefix.
+
+        Raises:
+            ValueError: an operation is not known.
         """
         named = [(ResourceType.TOPIC, topic), (ResourceType.GROUP, group)]
         resources = [_resource(kind, name) for kind, name in named if name is not None]
         permission = AclPermissionType.DENY if deny else AclPermissionType.ALLOW
         bindings = [
-            AclBinding(*resource, f"User:{user}", "*", AclOperation[operation.upper()], permission)
+            AclBinding(*resource, f"User:{user}", "*", _operation(operation), permission)
             for resource in resources or [_CLUSTER]
             for operation in operations
         ]
@@ -141,3 +145,11 @@ def _resource(kind: ResourceType, name: str) -> tuple[ResourceType, str, Resourc
     if name.endswith("*") and name != "*":
         return kind, name[:-1], ResourcePatternType.PREFIXED
     return kind, name, ResourcePatternType.LITERAL
+
+
+def _operation(name: str) -> AclOperation:
+    try:
+        return AclOperation[name.upper()]
+    except KeyError:
+        known = ", ".join(each.name for each in AclOperation if each.name not in ("UNKNOWN", "ANY"))
+        raise ValueError(f"{name} is not an operation: choose from {known}") from None
