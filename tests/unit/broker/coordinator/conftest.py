@@ -18,6 +18,7 @@ from tests.views import view_of
 
 from barnabas.base.environment.blocking import Pool
 from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import ZERO_TOPIC_ID
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.coordinator import Caller, ConsumerGroup, GroupCoordinator, OffsetKey, ShareGroup
 from barnabas.broker.coordinator.pattern_search import PatternSearch
@@ -409,6 +410,7 @@ class Groups:
         metadata: str = "",
         retention_ms: int = -1,
         version: int = 9,
+        topic_id: bytes = ZERO_TOPIC_ID,
     ) -> ErrorCode:
         """Commit offsets. Return the error of the whole commit, or else of its first partition."""
         request = OffsetCommitRequest(
@@ -420,6 +422,7 @@ class Groups:
             topics=[
                 OffsetCommitRequestTopic(
                     name=topic,
+                    topic_id=topic_id,
                     partitions=[
                         OffsetCommitRequestPartition(
                             partition_index=partition,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import struct
 
-from tests.unit.broker.coordinator.conftest import subscription
+from tests.unit.broker.coordinator.conftest import subscription, topic_id
 
 from barnabas.base.errors import ErrorCode, KafkaError
 
@@ -305,6 +305,36 @@ def test_offsets_of_deleted_topics_are_forgotten_for_good(coordinate):
         assert (groups.committed("t"), groups.committed("u")) == (None, 6)
         restarted = await groups.restart()
         assert (restarted.committed("t"), restarted.committed("u")) == (None, 6)
+
+    coordinate(scenario)
+
+
+def test_offsets_of_a_deleted_topic_are_forgotten_in_several_turns_of_the_event_loop(coordinate):
+    async def scenario(groups):
+        names = [f"g{number}" for number in range(250)]
+        for name in names:
+            await groups.commit({("t", 0): 5}, group=name)
+        groups.coordinator.forget_topics({"t"})
+        left = []
+        for _ in range(4):
+            left.append(sum(groups.committed("t", group=name) is not None for name in names))
+            await asyncio.sleep(0)
+        assert left == [150, 50, 0, 0]
+
+    coordinate(scenario)
+
+
+def test_an_offset_of_a_topic_that_was_made_again_is_not_forgotten_with_the_deleted_one(coordinate):
+    async def scenario(groups):
+        names = [f"g{number}" for number in range(150)]
+        for name in names:
+            await groups.commit({("t", 0): 5, ("t", 1): 5}, group=name, topic_id=b"deleted topic...")
+        groups.topics(t=2)
+        groups.coordinator.forget_topics({"t"})
+        await groups.commit({("t", 0): 7}, group=names[-1], topic_id=topic_id("t"))
+        await asyncio.sleep(0)
+        assert {groups.committed("t", 0, name) for name in names[:-1]} == {None}
+        assert [groups.committed("t", number, names[-1]) for number in range(2)] == [7, None]
 
     coordinate(scenario)
 

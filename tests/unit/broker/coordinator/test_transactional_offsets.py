@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.unit.broker.coordinator.conftest import topic_id
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import ZERO_TOPIC_ID, ProducerIdentity
@@ -31,6 +32,7 @@ def commit(
     instance=None,
     metadata="",
     check_transaction=lambda: None,
+    topic_id=ZERO_TOPIC_ID,
 ):
     request = TxnOffsetCommitRequest(
         transactional_id="x",
@@ -52,7 +54,7 @@ def commit(
         ],
     )
     try:
-        answer = groups.coordinator.commit_in_transaction(request, {"t": ZERO_TOPIC_ID}, check_transaction)
+        answer = groups.coordinator.commit_in_transaction(request, {"t": topic_id}, check_transaction)
     except KafkaError as error:
         return error.code
     return answer if isinstance(answer, asyncio.Future) else code_of(answer)
@@ -254,6 +256,19 @@ def test_pending_offsets_of_a_deleted_topic_are_forgotten(coordinate):
         commit(groups, 7)
         groups.coordinator.forget_topics({"t"})
         assert not is_pending(groups)
+
+    coordinate(scenario)
+
+
+def test_pending_offsets_of_a_topic_that_was_made_again_are_not_forgotten_with_the_deleted_one(coordinate):
+    async def scenario(groups):
+        groups.topics(t=1)
+        commit(groups, 7, topic_id=topic_id("t"))
+        await groups.commit({("t", 1): 5})
+        groups.coordinator.forget_topics({"t"})
+        assert groups.committed("t", 1) is None
+        assert end(groups, commit=True) is None
+        assert groups.committed() == 7
 
     coordinate(scenario)
 

@@ -205,16 +205,28 @@ class Commits:
         return bool(self.offsets.of_group(group_id) or self.pending.of_group(group_id))
 
     def has_offsets_of(self, group_id: str, topics: set[str]) -> bool:
-        """Whether the group has offsets of these topics, pending ones included."""
+        """Whether the group has offsets of these deleted topics, pending ones included."""
         return bool(self._keys_of(group_id, topics))
 
     def forget_topics(self, group_id: str, topics: set[str]) -> Result[None]:
-        """Return the records that delete a group's offsets of deleted topics."""
+        """Return the records that delete a group's offsets of deleted topics.
+
+        Keep offsets that were committed for a new topic of the same name.
+        """
         return Result(records=_tombstones(self._keys_of(group_id, topics)))
 
     def _keys_of(self, group_id: str, topics: set[str]) -> list[OffsetKey]:
-        pending = {key for key in self.pending.of_group(group_id) if key.topic in topics}
-        return [*self.offsets.of_topics(group_id, topics), *sorted(pending - {*self.offsets.keys(group_id)})]
+        there = self._view.image.topics
+
+        def is_gone(key: OffsetKey, committed: CommittedOffset | None) -> bool:
+            topic = there.get(key.topic)
+            return topic is None or committed is None or committed.topic_id != topic.id
+
+        stored = dict(self.offsets.of_topics(group_id, topics))
+        pending = list(self.pending.of_topics(group_id, topics))
+        later = {key for key, committed in pending if not is_gone(key, committed)}
+        only_pending = {key for key, _ in pending} - later - stored.keys()
+        return [*(key for key, committed in stored.items() if is_gone(key, committed)), *sorted(only_pending)]
 
 
 def _tombstones(keys: Iterable[OffsetKey]) -> list[OffsetRecord]:

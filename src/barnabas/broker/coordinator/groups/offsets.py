@@ -71,9 +71,12 @@ class OffsetStore:
             for partition in partitions:
                 yield OffsetKey(group_id, topic, partition)
 
-    def of_topics(self, group_id: str, topics: set[str]) -> list[OffsetKey]:
-        """Return the keys of a group's offsets of these topics."""
-        return [key for key in self.keys(group_id) if key.topic in topics]
+    def of_topics(self, group_id: str, topics: set[str]) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
+        """Yield a group's offsets of these topics."""
+        of_group = self.of_group(group_id)
+        for topic in sorted(of_group.keys() & topics):
+            for partition, committed in of_group[topic].items():
+                yield OffsetKey(group_id, topic, partition), committed
 
     def expired(self, group: Group, now_ms: int, offsets_retention_ms: int) -> list[OffsetKey]:
         """Return the keys of a group's offsets that have expired at `now_ms` (ms since 1970).

@@ -25,6 +25,16 @@ class PendingOffsets:
         """Return the keys of a group's pending offsets: open transactions have written them."""
         return [key for key in self.writers if key.group_id == group_id]
 
+    def of_topics(
+        self, group_id: str, topics: set[str]
+    ) -> Iterator[tuple[OffsetKey, CommittedOffset | None]]:
+        """Yield a group's pending offsets of these topics; None for one that a later commit replaced."""
+        keys = [key for key in self.of_group(group_id) if key.topic in topics]
+        for written in self._producers.values() if keys else ():
+            for key in keys:
+                if key in written:
+                    yield key, written[key]
+
     def put(self, producer_id: ProducerId, key: OffsetKey, committed: CommittedOffset) -> None:
         written = self._producers.setdefault(producer_id, {})
         if key not in written:

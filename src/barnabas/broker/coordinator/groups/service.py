@@ -7,7 +7,7 @@ deleted topics.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from operator import attrgetter
 from typing import Protocol, TypeVar
@@ -53,7 +53,7 @@ logger = logger_of(__name__)
 
 T = TypeVar("T")
 
-#: the groups that are checked for expired offsets before the event loop serves others
+#: the groups that one turn of the event loop checks for expired offsets, or for deleted topics
 _GROUPS_A_TURN = 100
 #: the length reserved for the unique part of a member id, in characters
 _UNIQUE = 40
@@ -161,6 +161,9 @@ class GroupCoordinator(Coordinator[GroupShard]):
 
     def forget_share_topics(self, topics: set[TopicId]) -> None:
         """Begin to remove deleted topics from the share groups that have states for them."""
+        self._in_turns(self._forgetting_share_topics(topics))
+
+    def _forgetting_share_topics(self, topics: set[TopicId]) -> Iterator[None]:
         for partition, shard in self.active_shards():
             for group in list(shard.groups.values()):
                 if isinstance(group, ShareGroup) and not topics.isdisjoint(group.partitions.names()):
@@ -169,9 +172,13 @@ class GroupCoordinator(Coordinator[GroupShard]):
                         group.group_id,
                         lambda shard, group_id=group.group_id: shard.shares.forget_topics(group_id, topics),  # type: ignore[misc]
                     )
+                yield
 
     def forget_topics(self, topics: set[str]) -> None:
         """Begin to delete the offsets of deleted topics. `topics` are their names."""
+        self._in_turns(self._forgetting_topics(topics))
+
+    def _forgetting_topics(self, topics: set[str]) -> Iterator[None]:
         for partition, shard in self.active_shards():
             for group_id in list(shard.groups):
                 if shard.commits.has_offsets_of(group_id, topics):
@@ -180,6 +187,17 @@ class GroupCoordinator(Coordinator[GroupShard]):
                         group_id,
                         lambda shard, group_id=group_id: shard.commits.forget_topics(group_id, topics),  # type: ignore[misc]
                     )
+                yield
+
+    def _in_turns(self, groups: Iterator[None]) -> None:
+        """Iterate over `groups`, which works on a group at each step, with 100 groups in a turn of the loop.
+
+        The first turn is this one.
+        """
+        for number, _ in enumerate(groups, 1):
+            if number == _GROUPS_A_TURN:
+                asyncio.get_running_loop().call_soon(self._in_turns, groups)
+                return
 
     async def expire(self) -> None:
         """Start the deletion of expired offsets in all groups. After each 100 groups, other tasks can run.

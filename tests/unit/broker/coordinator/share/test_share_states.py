@@ -364,6 +364,23 @@ def test_a_deleted_topic_is_forgotten_on_the_word_of_its_deletion_only(coordinat
     coordinate(scenario)
 
 
+def test_a_deleted_topic_is_forgotten_in_several_turns_of_the_event_loop(coordinate):
+    async def scenario(groups):
+        groups.topics(t=1)
+        names = [f"g{number}" for number in range(150)]
+        for name in names:
+            await groups.share_beat("a", 0, "t", group=name)
+        await settle()
+        Deleted(groups, "t").follow(is_deleted=True)
+        left = []
+        for _ in range(2):
+            left.append(sum(not groups.share_group(name).partitions.is_empty for name in names))
+            await asyncio.sleep(0)
+        assert left == [50, 0]
+
+    coordinate(scenario)
+
+
 def test_a_topic_deleted_while_nobody_coordinated_the_group_is_forgotten_at_the_next_start(coordinate):
     async def scenario(groups):
         groups.topics(t=1)
