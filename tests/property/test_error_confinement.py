@@ -167,10 +167,10 @@ class Bench:
             await self.cleaner.clean_dirtiest()
             self.clock.advance(100_000)
         elif what == "retain":
-            await self.logs.drop_expired()
+            await self.logs.drop_expired(self.directory)
         elif what == "checkpoint":
-            await self.logs.checkpoint(LogDirectory.recovery_point_checkpoint)
-            await self.logs.checkpoint(LogDirectory.high_watermark_checkpoint)
+            await self.logs.checkpoint(self.directory, LogDirectory.recovery_point_checkpoint)
+            await self.logs.checkpoint(self.directory, LogDirectory.high_watermark_checkpoint)
         else:
             await self.delete_records()
 

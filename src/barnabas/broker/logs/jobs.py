@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable
+from functools import partial
 
 from barnabas.base.tasks import start_task, stop_tasks
 from barnabas.base.text import logger_of
 from barnabas.base.types import TopicPartition
 from barnabas.broker.logs import LogDirectory
 from barnabas.broker.logs.manager import LogManager
-from barnabas.broker.logs.offset_checkpoint import CheckpointWrite
 from barnabas.broker.view import BrokerView
 
 log = logger_of(__name__)
@@ -57,6 +57,7 @@ def upkeep(
 ) -> list[Job]:
     """Return the periodic jobs for a broker's logs. The caller starts them.
 
+    Each log directory has jobs of its own, so that a disk that hangs does not stop those of other disks.
     The jobs keep the intervals that the settings of `view` have now.
     `on_open` is called with partitions whose logs could not be opened before, and are open now.
     """
@@ -64,31 +65,33 @@ def upkeep(
     async def drop_expired_producers() -> None:
         await logs.expire_producers(view.config.producer_id_expiration_ms)
 
-    def checkpoint(of: Callable[[LogDirectory], CheckpointWrite]) -> Callable[[], Awaitable[None]]:
-        return lambda: logs.checkpoint(of)
-
     async def open_postponed() -> None:
         if opened := await logs.open_postponed():
             on_open(opened)
 
     now = view.config
-    return [
-        Job("retention", now.log_retention_check_interval_ms, logs.drop_expired),
+    jobs = [
         Job("producer expiry", now.producer_id_expiration_check_interval_ms, drop_expired_producers),
-        Job(
-            "recovery point checkpoint",
-            now.log_flush_offset_checkpoint_interval_ms,
-            checkpoint(LogDirectory.recovery_point_checkpoint),
-        ),
-        Job(
-            "log start checkpoint",
-            now.log_flush_start_offset_checkpoint_interval_ms,
-            checkpoint(LogDirectory.log_start_checkpoint),
-        ),
-        Job(
-            "high watermark checkpoint",
-            now.replica_high_watermark_checkpoint_interval_ms,
-            checkpoint(LogDirectory.high_watermark_checkpoint),
-        ),
         Job("postponed logs", _OPEN_AGAIN_MS, open_postponed),
     ]
+    for directory in logs.directories:
+        checkpoint = partial(logs.checkpoint, directory)
+        jobs += [
+            Job("retention", now.log_retention_check_interval_ms, partial(logs.drop_expired, directory)),
+            Job(
+                "recovery point checkpoint",
+                now.log_flush_offset_checkpoint_interval_ms,
+                partial(checkpoint, LogDirectory.recovery_point_checkpoint),
+            ),
+            Job(
+                "log start checkpoint",
+                now.log_flush_start_offset_checkpoint_interval_ms,
+                partial(checkpoint, LogDirectory.log_start_checkpoint),
+            ),
+            Job(
+                "high watermark checkpoint",
+                now.replica_high_watermark_checkpoint_interval_ms,
+                partial(checkpoint, LogDirectory.high_watermark_checkpoint),
+            ),
+        ]
+    return jobs

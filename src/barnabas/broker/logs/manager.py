@@ -422,16 +422,18 @@ class LogManager:
 
     # --- upkeep ---
 
-    async def drop_expired(self) -> None:
-        """Delete segments that have expired by retention or DeleteRecords, and old files of moved logs.
+    async def drop_expired(self, directory: LogDirectory) -> None:
+        """Delete a directory's segments that have expired by retention or DeleteRecords.
+
+        Also delete the old files there of logs that have moved to another log directory.
 
         The logs' new log start offsets are on disk before any file is removed. So after a crash, the broker
         can distinguish deleted records from lost records.
         """
-        self._remove_superseded()
+        self._remove_superseded(directory)
         now_ms = self._clock.now_ms()
         removals: list[tuple[LogDirectory, Removal, int]] = []
-        for number, partition_log in enumerate(list(self), 1):
+        for number, partition_log in enumerate(list(directory.logs.values()), 1):
             if number % _LOGS_A_TURN == 0:
                 await asyncio.sleep(0)
             if partition_log.is_offline:
@@ -447,17 +449,16 @@ class LogManager:
                 log.exception("retention of %s has failed", partition_log.topic_partition)
             else:
                 if removal is not None:
-                    directory = self.directory_of(partition_log.topic_partition)
-                    removals.append((directory, removal, partition_log.config.file_delete_delay_ms))
-        for directory in dict.fromkeys(directory for directory, _, _ in removals):
-            if directory.failure is None:
-                await self.checkpoints.try_to_write(directory, LogDirectory.log_start_checkpoint)
+                    holder = self.directory_of(partition_log.topic_partition)  # it may have moved meanwhile
+                    removals.append((holder, removal, partition_log.config.file_delete_delay_ms))
+        for holder in dict.fromkeys(holder for holder, _, _ in removals):
+            await self.checkpoint(holder, LogDirectory.log_start_checkpoint)
         for _, removal, delay_ms in removals:
             self.run_later(removal, delay_ms)
 
-    def _remove_superseded(self) -> None:
-        """Remove the old files of moved logs whose new files became durable after a failed fsync."""
-        for opened in list(self._superseded):
+    def _remove_superseded(self, directory: LogDirectory) -> None:
+        """Remove a directory's old files of moved logs whose new files are durable after a failed fsync."""
+        for opened in [each for each, (before, _) in self._superseded.items() if before is directory]:
             files = opened.files
             is_durable = not (files.is_flushing or files.is_cut or opened.epochs.changed)
             if is_durable and not opened.is_held:
@@ -483,14 +484,15 @@ class LogManager:
                 await asyncio.sleep(0)
             partition_log.producers.expire(self._clock.now_ms(), expiration_ms)
 
-    async def checkpoint(self, of: Callable[[LogDirectory], CheckpointWrite]) -> None:
-        """Write one kind of checkpoint in every online directory, in a thread. Log errors.
+    async def checkpoint(
+        self, directory: LogDirectory, of: Callable[[LogDirectory], CheckpointWrite]
+    ) -> None:
+        """Write one kind of checkpoint in a directory, in a thread, if it is online. Log errors.
 
         `of` is a method of `LogDirectory`, such as `LogDirectory.recovery_point_checkpoint`.
         """
-        for directory in self._directories:
-            if directory.failure is None:
-                await self.checkpoints.try_to_write(directory, of)
+        if directory.failure is None:
+            await self.checkpoints.try_to_write(directory, of)
 
     async def store_log_start(self, opened: PartitionLog) -> None:
         """Write the log start checkpoint of the log's directory, with the log's present start offset.

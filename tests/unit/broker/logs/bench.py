@@ -47,6 +47,14 @@ class Bench:
             log.advance_high_watermark(number + 1)
         return log
 
+    async def checkpoint(self, of):
+        for directory in self.logs.directories:
+            await self.logs.checkpoint(directory, of)
+
+    async def drop_expired(self):
+        for directory in self.logs.directories:
+            await self.logs.drop_expired(directory)
+
     def folders(self, path):
         return sorted(entry.name for entry in self.disk.entries(path) if "checkpoint" not in entry.name)
 

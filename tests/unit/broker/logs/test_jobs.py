@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -74,13 +75,15 @@ def test_the_upkeep_of_logs_follows_the_brokers_settings_and_reports_logs_that_o
     postponed = [late, set()]
 
     class Logs:
-        async def drop_expired(self) -> None:
+        directories = ("/a",)
+
+        async def drop_expired(self, _directory: str) -> None:
             calls.append("retention")
 
         async def expire_producers(self, expiration_ms: int) -> None:
             calls.append(("producers", expiration_ms))
 
-        async def checkpoint(self, of: Any) -> None:
+        async def checkpoint(self, _directory: str, of: Any) -> None:
             calls.append(of.__name__)
 
         async def open_postponed(self) -> set[TopicPartition]:
@@ -99,3 +102,41 @@ def test_the_upkeep_of_logs_follows_the_brokers_settings_and_reports_logs_that_o
     assert calls.count("high_watermark_checkpoint") == 4
     assert "recovery_point_checkpoint" not in calls
     assert opened == [late]
+
+
+def test_a_disk_that_hangs_stops_no_job_of_another_disk() -> None:
+    calls: list[tuple[str, str]] = []
+
+    async def work(directory: str, what: str) -> None:
+        calls.append((directory, what))
+        if directory == "/a":
+            await asyncio.get_running_loop().create_future()
+
+    class Logs:
+        directories = ("/a", "/b")
+
+        async def drop_expired(self, directory: str) -> None:
+            await work(directory, "retention")
+
+        async def checkpoint(self, directory: str, of: Any) -> None:
+            await work(directory, of.__name__)
+
+    async def scenario() -> None:
+        config = BrokerConfig()
+        jobs = upkeep(SimpleNamespace(config=config), Logs(), lambda _: None)  # type: ignore[arg-type]
+        jobs = [job for job in jobs if "producer" not in job._name and "postponed" not in job._name]
+        for job in jobs:
+            job.start()
+        await asyncio.sleep(1000)
+        await stop_all(jobs)
+
+    run_virtual(scenario())
+    for what, count in Counter(what for directory, what in calls if directory == "/b").items():
+        assert count >= 3, what
+        assert calls.count(("/a", what)) == 1
+    assert {what for directory, what in calls if directory == "/b"} == {
+        "retention",
+        "recovery_point_checkpoint",
+        "log_start_checkpoint",
+        "high_watermark_checkpoint",
+    }

@@ -155,7 +155,7 @@ def test_retention_of_one_log_does_not_depend_on_that_of_another(play, caplog, m
         await asyncio.sleep(10)
         monkeypatch.setattr(manager, "delete_old_segments", delete)
         bench.logs.directories[1].env.fail(OSError("gone"))  # has the second and the fourth
-        await bench.logs.drop_expired()
+        await bench.drop_expired()
         assert [log.log_start_offset for log in logs] == [0, 0, 5, 0]
         assert "p-0" in caplog.text
         assert len(bench.segments(logs[2])) > 1  # renamed, until readers are done with them
@@ -190,7 +190,7 @@ def test_retention_fsyncs_folders_in_threads(play):
 
         bench.disk.refuse = ask
         await asyncio.sleep(10)
-        await bench.logs.drop_expired()
+        await bench.drop_expired()
         assert [log.log_start_offset for log in logs] == [5, 5, 5, 5]
         assert set(map(tuple, folders.values())) == {(True,)}
 
@@ -206,11 +206,11 @@ def test_retention_of_a_log_whose_folder_cannot_be_fsynced_keeps_its_segments(pl
             else None
         )
         await asyncio.sleep(10)
-        await bench.logs.drop_expired()
+        await bench.drop_expired()
         assert log.log_start_offset == 0 and not log.is_offline
         assert "no memory" in caplog.text
         bench.disk.refuse = None
-        await bench.logs.drop_expired()
+        await bench.drop_expired()
         assert log.log_start_offset == 5
 
     play(scenario)
@@ -220,7 +220,7 @@ def test_a_start_after_a_crash_can_tell_that_retention_has_removed_segments(play
     async def scenario(bench):
         bench.create("t", records=5).flush()
         await asyncio.sleep(10)
-        await bench.logs.drop_expired()
+        await bench.drop_expired()
         await asyncio.sleep(DELAY_MS / 1000 + 1)
         bench.disk.crash(random.Random(1))
         again = Bench(disk=bench.disk)
@@ -265,12 +265,12 @@ def test_checkpoint_of_a_directory_that_fails_does_not_keep_the_others_from_thei
 
             return Task()
 
-        await bench.logs.checkpoint(checkpoint)
+        await bench.checkpoint(checkpoint)
         assert written == [first, second]
         first.env.fail(OSError("gone"))
         written.clear()
-        await bench.logs.checkpoint(LogDirectory.recovery_point_checkpoint)
-        await bench.logs.checkpoint(checkpoint)
+        await bench.checkpoint(LogDirectory.recovery_point_checkpoint)
+        await bench.checkpoint(checkpoint)
         assert written == [second]
 
     play(scenario)
@@ -334,7 +334,7 @@ def test_what_checkpoints_say_of_a_deleted_topic_does_not_hold_for_a_new_one_of_
             LogDirectory.log_start_checkpoint,
             LogDirectory.high_watermark_checkpoint,
         ):
-            await bench.logs.checkpoint(of)
+            await bench.checkpoint(of)
         for name in ("g", "e"):
             bench.logs.delete(TopicPartition(name, 0))
         config = TopicConfig(segment_bytes=10_000)
@@ -380,7 +380,7 @@ def test_truncations_that_come_together_lower_their_recovery_points_in_one_write
         logs = [bench.create(f"t{number}", records=5) for number in range(20)]
         for log in logs:
             log.flush()
-        await bench.logs.checkpoint(LogDirectory.recovery_point_checkpoint)
+        await bench.checkpoint(LogDirectory.recovery_point_checkpoint)
         writes = []
         bench.disk.refuse = lambda operation, path: (
             writes.append(operation) if "recovery-point" in path else None
@@ -409,7 +409,7 @@ def test_a_recovery_point_that_a_full_disk_refused_is_written_when_the_cut_is_tr
     async def scenario(bench):
         log = bench.create("t", records=5)
         log.flush()
-        await bench.logs.checkpoint(LogDirectory.recovery_point_checkpoint)
+        await bench.checkpoint(LogDirectory.recovery_point_checkpoint)
         bench.disk.refuse = lambda operation, path: (
             OSError(errno.ENOSPC, "the disk is full") if "recovery-point" in path else None
         )
@@ -430,7 +430,7 @@ def test_a_cleaned_offset_that_a_full_disk_refused_is_written_when_the_cut_is_tr
         log.flush()
         directory = bench.logs.directory_of(log.topic_partition)
         directory.note_clean(log.topic_partition, 4)
-        await bench.logs.checkpoint(LogDirectory.cleaned_checkpoint)
+        await bench.checkpoint(LogDirectory.cleaned_checkpoint)
         bench.disk.refuse = lambda operation, path: (
             OSError(errno.ENOSPC, "the disk is full") if "cleaner-offset" in path else None
         )
@@ -514,7 +514,7 @@ def test_a_checkpoint_that_comes_between_the_lower_start_and_the_truncation_has_
         await bench.logs.store_log_start(log)
         cutting = asyncio.ensure_future(bench.logs.prepare_truncation(log, 5))
         others = [
-            asyncio.ensure_future(bench.logs.checkpoint(LogDirectory.log_start_checkpoint)) for _ in range(3)
+            asyncio.ensure_future(bench.checkpoint(LogDirectory.log_start_checkpoint)) for _ in range(3)
         ]
         truncate_to(log, 5, truncation=await cutting)
         await asyncio.gather(*others)
@@ -535,7 +535,7 @@ def test_a_lower_start_that_a_full_disk_refused_is_stored_when_the_cut_is_tried_
         with pytest.raises(KafkaError, match="the disk is full"):
             await bench.logs.prepare_truncation(log, 5)
         bench.disk.refuse = None
-        await bench.logs.checkpoint(LogDirectory.log_start_checkpoint)
+        await bench.checkpoint(LogDirectory.log_start_checkpoint)
         assert offsets_in(bench.disk, STARTS) == {("t", 0): 8}  # the log is not truncated
         await bench.logs.prepare_truncation(log, 5)
         assert offsets_in(bench.disk, STARTS) == {("t", 0): 5}
@@ -578,7 +578,7 @@ def test_a_stop_waits_for_a_checkpoint_whose_job_was_cancelled():
                 release.wait()
 
         bench.disk.refuse = hold
-        job = asyncio.ensure_future(bench.logs.checkpoint(LogDirectory.recovery_point_checkpoint))
+        job = asyncio.ensure_future(bench.checkpoint(LogDirectory.recovery_point_checkpoint))
         await asyncio.to_thread(entered.wait)
         job.cancel()
         await asyncio.wait([job])
@@ -617,7 +617,7 @@ def test_a_truncation_does_not_write_a_checkpoint_that_a_thread_is_writing():
         log = bench.create("t", records=5)
         log.flush()
         entered, release = hang_at(bench.disk, "/a/recovery-point-offset-checkpoint.tmp")
-        job = asyncio.ensure_future(bench.logs.checkpoint(LogDirectory.recovery_point_checkpoint))
+        job = asyncio.ensure_future(bench.checkpoint(LogDirectory.recovery_point_checkpoint))
         await asyncio.to_thread(entered.wait)
         try:
             with pytest.raises(KafkaError, match="are being written"):
@@ -642,7 +642,7 @@ def test_a_checkpoint_does_not_wait_for_that_of_a_directory_whose_disk_hangs():
         for log in logs:
             log.flush()
         entered, release = hang_at(bench.disk, "/a/recovery-point-offset-checkpoint.tmp")
-        job = asyncio.ensure_future(bench.logs.checkpoint(LogDirectory.recovery_point_checkpoint))
+        job = asyncio.ensure_future(bench.checkpoint(LogDirectory.recovery_point_checkpoint))
         await asyncio.to_thread(entered.wait)
         try:
             await asyncio.wait_for(bench.logs.prepare_truncation(logs[1], 2), 5)
@@ -788,7 +788,7 @@ def test_a_full_disk_has_a_few_lines_for_many_logs_and_counts_the_others(play, c
             log = bench.create(name, records=6)
             if is_gone:
                 log.flush()
-        await bench.logs.checkpoint(LogDirectory.recovery_point_checkpoint)
+        await bench.checkpoint(LogDirectory.recovery_point_checkpoint)
         bench.disk.process_ended()
         for name in names if is_gone else ():
             bench.disk.remove_tree(f"/a/{name}-0")
@@ -820,7 +820,7 @@ def test_a_log_that_a_full_disk_kept_from_opening_is_opened_when_there_is_space(
     async def scenario(bench):
         for name in "tu":
             bench.create(name, records=6)
-        await bench.logs.checkpoint(LogDirectory.high_watermark_checkpoint)
+        await bench.checkpoint(LogDirectory.high_watermark_checkpoint)
         bench.disk.process_ended()
         again = Bench("/a", disk=bench.disk, is_clustered=is_clustered)
         bench.disk.refuse = full_for("write", "index")
@@ -854,7 +854,7 @@ def test_a_start_with_too_few_open_files_to_tell_whose_a_folder_is_opens_it_late
     async def scenario(bench):
         for name in "tu":
             bench.create(name, records=6)
-        await bench.logs.checkpoint(LogDirectory.high_watermark_checkpoint)
+        await bench.checkpoint(LogDirectory.high_watermark_checkpoint)
         bench.disk.process_ended()
         again = Bench("/a", disk=bench.disk, is_clustered=is_clustered)
         bench.disk.refuse = scarce("t-0/partition.metadata")
@@ -1101,7 +1101,7 @@ def test_a_folder_that_does_not_say_whose_it_is_makes_way_for_the_topic_that_has
     async def scenario(bench):
         await bench.logs.load({}, lambda _: CONFIG)
         bench.create("t", records=3).flush()
-        await bench.logs.checkpoint(LogDirectory.recovery_point_checkpoint)
+        await bench.checkpoint(LogDirectory.recovery_point_checkpoint)
         if is_clean:
             bench.logs.close()
         bench.disk.process_ended()
@@ -1141,7 +1141,7 @@ async def leave_log(disk, path, records, epoch, empty=None):
         empty(log)
         assert log.log_start_offset == log.log_end_offset
     log.flush()
-    await bench.logs.checkpoint(LogDirectory.recovery_point_checkpoint)
+    await bench.checkpoint(LogDirectory.recovery_point_checkpoint)
     bench.logs.close()
 
 

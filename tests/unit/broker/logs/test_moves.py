@@ -76,6 +76,10 @@ class Bench:
             self.log.append_as_leader(encode_batch([record]), epoch)
         self.log.advance_high_watermark(self.log.log_end_offset)
 
+    async def drop_expired(self):
+        for directory in self.logs.directories:
+            await self.logs.drop_expired(directory)
+
     def values(self):
         return values(self.log)
 
@@ -759,15 +763,15 @@ def test_old_files_stay_until_a_later_fsync_of_the_new_ones(play):
         refuse_epochs(bench)
         bench.moves.begin(T0, "/b")
         await bench.moved()
-        await bench.logs.drop_expired()
+        await bench.drop_expired()
         assert bench.folders("/a") == ["t-0"]
         with pytest.raises(KafkaError):
             bench.log.flush()
-        await bench.logs.drop_expired()
+        await bench.drop_expired()
         assert bench.folders("/a") == ["t-0"]
         bench.disk.refuse = None
         bench.log.flush()
-        await bench.logs.drop_expired()
+        await bench.drop_expired()
         await asyncio.sleep(2)
         assert (bench.folders("/a"), bench.folders("/b")) == ([], ["t-0"])
         await bench.stop()
@@ -809,7 +813,7 @@ def test_a_log_is_offline_and_its_old_files_stay_if_its_new_name_is_lost(play):
         assert bench.log.is_offline
         with pytest.raises(KafkaError):
             bench.log.flush()
-        await bench.logs.drop_expired()
+        await bench.drop_expired()
         assert bench.folders("/a") == ["t-0"]
         await bench.stop()
 
@@ -1089,7 +1093,8 @@ def test_a_copy_that_is_durable_is_truncated_in_threads(play, monkeypatch):
         bench.moves.begin(T0, "/b")
         (future,) = (directory.futures[T0] for directory in bench.logs.directories if directory.futures)
         await bench.until(lambda: future.recovery_point == 30)
-        await bench.logs.checkpoint(LogDirectory.recovery_point_checkpoint)
+        target = bench.logs.directory_at("/b")
+        await bench.logs.checkpoint(target, LogDirectory.recovery_point_checkpoint)
         bench.log.high_watermark = 5
         truncate_to(bench.log, 5)
         bench.append(3, 1)

@@ -32,6 +32,9 @@ from barnabas.broker.server.stages.closing import Closing, stage
 from barnabas.broker.server.stages.foundation import Foundation
 from barnabas.kafka.security.acls import Authorizer
 
+#: for each log directory, so that a disk that hangs does not take all threads at once
+_DISK_THREADS = 4
+
 
 @dataclass(frozen=True, slots=True)
 class Binding:
@@ -110,7 +113,7 @@ async def open_binding(closing: Closing, foundation: Foundation) -> Binding:
         )
         closing.add(monitor.stop)
         await monitor.start()
-    disk = environment.blocking.pool("disk", 4)
+    disk = environment.blocking.pool("disk", _DISK_THREADS * len(config.log_dirs))
     closing.add(disk.close)
     closing.add(foundation.cold_reads.stop)
     await disk.run(check_folders, config, environment.filesystem)
