@@ -250,8 +250,9 @@ class LogDirectory:
         return log
 
     def _continue_at_start(self, log: PartitionLog) -> None:
-        """If a loaded log ends before its start offset in the checkpoint, let it continue at that offset.
+        """If a crash has cut off a loaded log before its start offset, let it continue at that offset.
 
+        The start offset is that in the checkpoint. After a clean stop, a higher one is no proof of a loss.
         Without a leader epoch, the log of a cluster continues at its end. Its leader could not detect that
         the histories of both logs differ.
 
@@ -260,7 +261,7 @@ class LogDirectory:
         """
         topic_partition = log.topic_partition
         start = self.checkpoints.log_starts.get(topic_partition, 0)
-        if start <= log.log_end_offset or self.folders.begins_anew(topic_partition):
+        if self.was_clean or start <= log.log_end_offset or self.folders.begins_anew(topic_partition):
             return
         if self._is_clustered and log.latest_epoch == NO_LEADER_EPOCH:
             return

@@ -752,6 +752,17 @@ def test_a_start_that_fails_while_a_log_moves_to_its_start_is_made_good_by_the_n
     assert bench.append().base_offset == 8
 
 
+def test_after_a_clean_stop_a_start_beyond_the_end_removes_no_record(bench):
+    bench.fill(5)
+    bench.stop()
+    content = checkpoints.encode_offsets({PARTITION: 8}, {})
+    bench.disk.remove(f"{bench.path}/{checkpoints.LOG_STARTS}")
+    bench.disk.open(f"{bench.path}/{checkpoints.LOG_STARTS}", create=True).write_at([content], 0)
+    size = bench.log.size
+    assert bench.start().log_end_offset == 5
+    assert bench.log.size == size
+
+
 def test_in_a_cluster_a_log_without_an_epoch_continues_at_its_end(bench):
     """Its leader could not detect that it has another history: records would be missing between them."""
     end_before_start(bench, flushed=0)
