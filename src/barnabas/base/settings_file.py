@@ -112,8 +112,8 @@ def _line_of(name: str, text: str) -> int:
 def as_texts(settings: Mapping[str, Any]) -> dict[str, str]:
     """Return settings as text by name.
 
-    A value is a string, a number, a bool, a list of strings, or a dict of settings whose names have the
-    dict's name as their prefix.
+    A value is a string, a number, a bool or a list of strings. It can also be a dict of settings: their names
+    then begin with the name of the dict.
 
     Raises:
         ConfigError: a value has another type.
