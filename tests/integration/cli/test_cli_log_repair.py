@@ -1,6 +1,7 @@
 """`barnabas log check` and `barnabas log repair` on the data of a stopped broker."""
 
 import json
+import os
 import shutil
 import struct
 
@@ -100,6 +101,38 @@ def test_metadata_that_no_copy_has_are_made_from_the_folders(barnabas, data, how
     ):
         assert [record.offset for record in consumer.take(3)] == [7, 8, 9]
     assert sorted(served(data)) == list(range(59))
+
+
+@pytest.mark.parametrize("command", ["check", "repair"])
+@pytest.mark.parametrize("name", ["metadata-1.journal", "meta.properties", "orders-0/partition.metadata"])
+def test_a_file_that_the_user_may_not_read_is_not_damaged(barnabas, data, monkeypatch, name, command):
+    permitted = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: path != data / name and permitted(path, mode))
+    before = snapshot(data)
+    outcome = barnabas("log", command, data, code=1)
+    assert f"{data / name}: permission denied: run the command as the user of the broker" in outcome.err
+    assert snapshot(data) == before
+
+
+def test_a_missing_copy_of_the_metadata_is_left_to_the_next_start(barnabas, data):
+    first, second = data / "metadata-1.journal", data / "metadata-2.journal"
+    first.unlink()
+    [line] = [line for line in barnabas("log", "check", data, code=1).lines if not line.startswith("whole")]
+    assert line == f"missing  {first}: is missing; the next start writes it from {second}"
+    assert barnabas("log", "repair", data).lines == ["nothing to repair"]
+    assert len(served(data)) == 59
+    assert barnabas("log", "check", data).err == ""
+
+
+def test_a_file_in_the_place_of_a_partitions_folder_is_moved_away(barnabas, data):
+    shutil.rmtree(data / "orders-0")
+    (data / "orders-0").write_bytes(b"someone's")
+    assert "orders-0: a file is in the place of the folder" in barnabas("log", "check", data, code=1).out
+    steps = barnabas("log", "repair", data, "--dry-run").lines
+    assert len(barnabas("log", "repair", data).lines) == len(steps)
+    barnabas("log", "check", data)
+    [kept] = data.glob("damaged.*/orders-0")
+    assert kept.read_bytes() == b"someone's"
 
 
 def test_a_partition_whose_folder_is_gone_goes_on_behind_what_is_lost(barnabas, data):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import os
 import re
 import struct
 from collections.abc import Iterator, Mapping, Sequence
@@ -56,6 +57,10 @@ class DirectoryInUse(BarnabasError):
     """A broker is running on a log directory that is to be checked."""
 
 
+class NotPermitted(BarnabasError):
+    """The user of the command may not read a file. The file can be complete, so no repair may replace it."""
+
+
 class DirectoryShared(BarnabasError):
     """A folder has no logs of its own. Instead it has the folders of several brokers."""
 
@@ -92,10 +97,12 @@ def check_directories(paths: Sequence[Path]) -> Directories:
     Raises:
         DirectoryInUse: a broker is running on one of the directories.
         DirectoryShared: one of the directories contains the folders of several brokers.
+        NotPermitted: this user may not read a file of a directory.
         OSError: a directory cannot be listed.
     """
     for path in paths:
         _check_not_shared(path)
+        _check_permitted(path)
         check_not_in_use(path)
     findings: list[Finding] = []
     is_clustered = belong_to_cluster(_FS, [str(path) for path in paths])
@@ -214,6 +221,19 @@ def _check_cluster_metadata(
     }
 
 
+def _check_permitted(path: Path) -> None:
+    """Raise NotPermitted if this user may not read a file of the log directory or of a partition's folder."""
+    entries = list(path.iterdir())
+    folders = [entry for entry in entries if entry.is_dir() and PARTITION_FOLDER.fullmatch(entry.name)]
+    files = [entry for entry in entries if not entry.is_dir()]
+    for entry in [*files, *(file for folder in folders for file in folder.iterdir())]:
+        if entry.exists() and not os.access(entry, os.R_OK):
+            raise NotPermitted(
+                f"{entry}: permission denied: run the command as the user of the broker, or give this user "
+                "the right to read and write the file"
+            )
+
+
 def _check_metadata(paths: Sequence[Path], findings: list[Finding]) -> tuple[list[Found], Journal | None]:
     copies = find_copies(_FS, [str(path) for path in paths])
     present = [copy for copy in copies if not copy.is_missing]
@@ -231,6 +251,9 @@ def _check_metadata(paths: Sequence[Path], findings: list[Finding]) -> tuple[lis
     except StoreUnavailableError as error:
         findings.append(Finding(copies[0].path, "damaged", str(error)))
         return copies, None
+    for finding in findings:
+        if finding.is_damage and best is not None:
+            finding.detail += f"; the next start writes it from {best.path}"
     return copies, None if best is None else best.journal
 
 
@@ -495,7 +518,10 @@ def _missing_partitions(
     for topic_partition, end in sorted(points.items()):
         folder = path / str(topic_partition)
         if end and not folder.is_dir():
-            detail = f"the folder is gone with its offsets up to {end - 1}{more}"
+            gone = "the folder is gone"
+            if folder.exists():
+                gone = "a file is in the place of the folder, which is gone"
+            detail = f"{gone} with its offsets up to {end - 1}{more}"
             missing.append(
                 Partition(folder, topic_partition, end, [], [Finding(str(folder), "missing", detail)])
             )

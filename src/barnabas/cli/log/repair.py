@@ -346,6 +346,8 @@ class Repair:
         self._unsure.setdefault(folder.parent, set()).add(partition.topic_partition)
         if self._found.is_clustered:
             self._mark(partition)  # first: however far this comes, the replica does not count as complete
+        if not folder.is_dir():
+            self._move_aside(folder)  # a file in its place
         if not self._dry_run:
             folder.mkdir(exist_ok=True, mode=0o700)
         for finding in partition.findings:
