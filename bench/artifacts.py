@@ -69,6 +69,17 @@ def kafka_classpath() -> str:
     return f"{_maven_jars(f'kafka-{KAFKA_VERSION}', 'Apache Kafka', _KAFKA_ARTIFACTS)}/*"
 
 
+def kafka_streams_jar() -> Path:
+    """Return the jar of Kafka Streams, without RocksDB: stores in memory need only `kafka_classpath` besides.
+
+    Raises:
+        Unavailable: Maven cannot fetch the jar.
+    """
+    artifact = ("org.apache.kafka", "kafka-streams", KAFKA_VERSION)
+    (jar,) = _maven_jars(f"kafka-streams-{KAFKA_VERSION}", "Kafka Streams", (artifact,), _ALONE).iterdir()
+    return jar
+
+
 def spark_connector_jars() -> list[Path]:
     """Return the jars of Spark's own Kafka connector, without those that Spark itself contains.
 
