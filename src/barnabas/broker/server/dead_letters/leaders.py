@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from barnabas.base.errors import ErrorCode, KafkaError, error_code
@@ -15,7 +14,7 @@ from barnabas.broker.replication.manager import ReplicaManager
 from barnabas.broker.replication.partition import ACKS_ALL, Partition
 from barnabas.broker.server.dead_letters.letters import EPOCH
 from barnabas.broker.server.requests.long_work import LongWork
-from barnabas.broker.storage import ColdRead, LongValidation, Origin, validate_batch
+from barnabas.broker.storage import ColdRead, LongValidation, Origin
 from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from barnabas.kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -103,10 +102,7 @@ class LocalLeader:
         try:
             info = replica.append(batch, ACKS_ALL, Origin.CLIENT)
         except LongValidation:
-            now_ms = self._view.clock.now_ms()
-            valid = await self._long_work.run(
-                partial(validate_batch, batch, replica.log.config, Origin.CLIENT, now_ms, at_once=False)
-            )
+            valid = await self._long_work.validate(batch, replica.log.config, self._view.clock.now_ms())
             info = replica.append(batch, ACKS_ALL, Origin.CLIENT, valid)
         if replica.is_acknowledged(info.last_offset, ACKS_ALL):
             return

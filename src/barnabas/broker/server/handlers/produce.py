@@ -32,7 +32,7 @@ from barnabas.broker.server.requests.pieces import Pieces
 from barnabas.broker.server.responses.leaders import Leaders
 from barnabas.broker.server.transactions.produce import LastMarkers, Refusals, ended, last_markers, refusals
 from barnabas.broker.server.transactions.verification import TransactionVerifier
-from barnabas.broker.storage import AppendInfo, InvalidRecords, LongValidation, Origin, validate_batch
+from barnabas.broker.storage import AppendInfo, InvalidRecords, LongValidation, Origin
 from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -440,14 +440,7 @@ async def _validate_and_append(
     for partition, data, delayed, result, place in unvalidated:
         records = data.records or b""
         try:
-            valid = await ports.long_work.run(
-                validate_batch,
-                records,
-                partition.log.config,
-                Origin.CLIENT,
-                ports.view.clock.now_ms(),
-                at_once=False,
-            )
+            valid = await ports.long_work.validate(records, partition.log.config, ports.view.clock.now_ms())
             if refused := await _refused_later(ports, context, delayed):
                 (refusal,) = refused.values()
                 raise _noted(partition, records, refusal)

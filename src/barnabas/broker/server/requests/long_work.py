@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sized
+from functools import partial
 from typing import ParamSpec, TypeVar
 
+from barnabas.base.environment.blocking import Pool
 from barnabas.base.environment.environment import Environment
+from barnabas.base.types import Buffer
 from barnabas.broker.awaitables import LongResponse, MaybeAwaitable
+from barnabas.broker.config import TopicConfig
+from barnabas.broker.storage import Origin, ValidBatch, validate_batch
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -21,14 +26,16 @@ LISTED_AT_ONCE = 500
 
 
 class LongWork:
-    """Runs the long work of one broker, in one thread or in slices on the event loop.
+    """Runs the long work of one broker, in a thread or in slices on the event loop.
 
-    There is only one thread, because threads and the event loop share the GIL. A function in the thread must
-    not use the broker's state, only data that belongs to it alone.
+    There is one thread for nearly all work, because threads and the event loop share the GIL. Only
+    compressions have another thread. They release the GIL, and one batch can take longer than 0.1 s. A
+    function in a thread must not use the broker's state, only data that belongs to it alone.
     """
 
     def __init__(self, environment: Environment) -> None:
         self._thread = environment.blocking.pool("long work", 1)
+        self._compressing = environment.blocking.pool("compression", 1)
         #: seconds since some moment
         self.now = environment.clock.monotonic
         self._turn = asyncio.Lock()
@@ -40,9 +47,24 @@ class LongWork:
         Raises:
             asyncio.CancelledError: the broker has stopped, so no client waits for the result.
         """
+        return await self._run(self._thread, partial(function, *args, **kwargs))
+
+    async def validate(self, records: Buffer, config: TopicConfig, now_ms: int) -> ValidBatch:
+        """Call `validate_batch` in a thread, for the batch of a client that has raised LongValidation.
+
+        Raises:
+            KafkaError: the errors of `validate_batch`.
+            asyncio.CancelledError: as `run`.
+        """
+        thread = self._thread if config.compression_type == "producer" else self._compressing
+        return await self._run(
+            thread, partial(validate_batch, records, config, Origin.CLIENT, now_ms, at_once=False)
+        )
+
+    async def _run(self, thread: Pool, function: Callable[[], R]) -> R:
         if self._is_stopped:
             raise asyncio.CancelledError
-        return await self._thread.run(function, *args, **kwargs)
+        return await thread.run(function)
 
     async def slices(self, items: Iterable[T]) -> AsyncIterator[T]:
         """Yield the items one after another. After each slice of time, let the event loop serve requests.
@@ -98,6 +120,7 @@ class LongWork:
         return respond([found async for found in self.slices(descriptions) if found is not None])
 
     def stop(self) -> None:
-        """Start no more work in the thread. Work that is running there can complete."""
+        """Start no more work in the threads. Work that is running there can complete."""
         self._is_stopped = True
         self._thread.abandon()
+        self._compressing.abandon()

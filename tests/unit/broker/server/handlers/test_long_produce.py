@@ -48,10 +48,12 @@ def test_batch_whose_transaction_ended_during_its_validation_is_refused(monkeypa
     monkeypatch.setattr(produce, "refusals", lambda replicas, guard, request, version: {("t", 0): ended})
     appended = []
 
-    async def run(function, *args, **kwargs):
+    async def validate(*_):
         return None
 
-    ports = produce.Ports(None, None, SimpleNamespace(run=run), SimpleNamespace(clock=SystemClock()))
+    ports = produce.Ports(
+        None, None, SimpleNamespace(validate=validate), SimpleNamespace(clock=SystemClock())
+    )
     partition = SimpleNamespace(log=SimpleNamespace(config=None), append=lambda *args: appended.append(args))
     context = SimpleNamespace(api_version=11, reported_errors=0)
     request = ProduceRequest(transactional_id="x", acks=-1)
@@ -78,7 +80,7 @@ def test_batch_whose_producer_has_begun_its_next_transaction_during_the_validati
             raise LongValidation
         appended.append(records)
 
-    async def run(*_, **__):
+    async def validate(*_):
         markers.append("the end of the transaction")
         return "valid"
 
@@ -89,7 +91,7 @@ def test_batch_whose_producer_has_begun_its_next_transaction_during_the_validati
         topic_partition=SimpleNamespace(topic="t"),
     )
     replicas = SimpleNamespace(find=lambda name, index: partition, partitions_of=lambda name: {})
-    long_work = SimpleNamespace(run=run, now=lambda: 0.0)
+    long_work = SimpleNamespace(validate=validate, now=lambda: 0.0)
     ports = produce.Ports(replicas, None, long_work, SimpleNamespace(clock=SystemClock()))
     batch = encode_batch([Record(None, b"v", 0)], producer_id=1, producer_epoch=0, transactional=True)
     topic = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=batch)])

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 
 import pytest
 
 from barnabas.base.environment.environment import Environment
 from barnabas.broker.awaitables import LongResponse
+from barnabas.broker.config import TopicConfig
+from barnabas.broker.server.requests import long_work
 from barnabas.broker.server.requests.long_work import LISTED_AT_ONCE, LongWork
 
 
@@ -52,6 +55,23 @@ def test_many_things_are_listed_in_slices_though_most_are_left_out(work):
         assert await listing == [1, 998]
         serving.cancel()
         assert turns > 10
+
+    asyncio.run(scenario())
+
+
+def test_compressions_do_not_delay_other_work(work, monkeypatch):
+    """With gzip at level 9, eight producers delayed a request with 1,500 elements by 4 s."""
+    ended = threading.Event()
+    monkeypatch.setattr(long_work, "validate_batch", lambda *_, **__: ended.wait(10))
+
+    async def scenario():
+        compressing = asyncio.ensure_future(work.validate(b"", TopicConfig(compression_type="gzip"), 0))
+        await asyncio.sleep(0)
+        assert await work.run(odd, 1) == 1
+        assert not compressing.done()
+        ended.set()
+        assert await compressing
+        assert await work.validate(b"", TopicConfig(), 0)
 
     asyncio.run(scenario())
 
