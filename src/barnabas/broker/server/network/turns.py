@@ -13,6 +13,9 @@ from collections.abc import Callable
 
 #: how long requests begin in one turn, in seconds; the request begun last is finished
 SLICE = 0.004
+#: a connection from the queue may begin requests for so much longer, in seconds: its first check of the clock
+#: comes after ours, and it must not lose its place
+_GRACE = SLICE / 8
 
 
 class Turns:
@@ -59,8 +62,9 @@ class Turns:
             self._has_turned = True
             return
         self._begin_slice()
+        end, self.end = self.end, self.end + _GRACE
         try:
-            while waiting and self.now() < self.end:
+            while waiting and self.now() < end:
                 waiting.popleft()()
         finally:
             if waiting:

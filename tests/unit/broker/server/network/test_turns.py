@@ -15,7 +15,7 @@ def framed(*contents):
 
 
 class Broker:
-    """A broker whose requests take a third of a slice each, by a clock of its own. It echoes requests.
+    """A broker whose requests take 0.4 of a slice each, by a clock of its own. It echoes requests.
 
     `served` has the requests in the order in which they began, and "-" for each turn of the event loop.
     """
@@ -23,10 +23,15 @@ class Broker:
     def __init__(self):
         self.served = []
         self._time = 0.0
-        self._host = host_of(self, lambda: self._time)
+        self.seconds_a_reading = 0.0
+        self._host = host_of(self, self._now)
+
+    def _now(self):
+        self._time += self.seconds_a_reading
+        return self._time
 
     def serve(self, frame, client):
-        self._time += SLICE / 3
+        self._time += 0.4 * SLICE
         self.served.append(bytes(frame[:1]).decode())
         if frame == b"!":
             raise ProtocolError("not a request")
@@ -72,6 +77,19 @@ def test_requests_that_arrive_together_begin_in_several_turns_in_the_order_of_th
         assert {name: transport.sent.decode() for name, (_, transport) in clients.items()} == {
             name: name for name in clients
         }
+
+    in_loop(scenario)
+
+
+def test_a_connection_keeps_its_place_if_the_slice_ends_just_before_its_request_begins():
+    async def scenario(broker):
+        broker.seconds_a_reading = SLICE / 27
+        names = [chr(ord("A") + number) for number in range(50)]
+        for name in names:
+            broker.connect()[0].data_received(framed(name.encode()))
+        while len(broker.served) < 50:
+            await asyncio.sleep(0)
+        assert broker.served == names
 
     in_loop(scenario)
 
