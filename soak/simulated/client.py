@@ -10,8 +10,10 @@ from typing import Any, ClassVar
 from simulation.virtual_time import VirtualProcess
 
 from barnabas.base.errors import ErrorCode
+from barnabas.base.types import ZERO_TOPIC_ID
 from barnabas.broker.interbroker.channel import Channel, ChannelSettings
 from barnabas.broker.interbroker.errors import ChannelError, NotConnectedError
+from barnabas.kafka.protocol.messages.fetch import LeaderIdAndEpoch
 from barnabas.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.kafka.protocol.schema import Request
@@ -295,6 +297,21 @@ class Client:
         self.note_code(code, request)
         if code:
             self.routes.doubt_leader(place)
+
+    def check_named_leader(self, topic_id: bytes, partition: int, named: LeaderIdAndEpoch) -> None:
+        """Check a leader that a response names for a rejected partition (KIP-951).
+
+        Without a topic id, or on a lone broker, check nothing.
+        """
+        if named.leader_id < 0 or topic_id == ZERO_TOPIC_ID or self.stage.leader_in is None:
+            return
+        decided = self.stage.leader_in(topic_id, partition, named.leader_epoch)
+        if decided != named.leader_id:
+            self.stage.complain(
+                "wrong-leader-named",
+                f"{self.name}, {topic_id.hex()}, partition {partition}: {named.leader_id} was named, but in "
+                f"leader epoch {named.leader_epoch} {decided} leads",
+            )
 
     async def learn(self, *topics: str) -> bool:
         """Request ids, partitions and leaders of topics, or of all topics. Return whether there was an

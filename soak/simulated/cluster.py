@@ -70,6 +70,7 @@ class SimulatedCluster:
         if count > 1:
             stage.decided = self._decided
             stage.known_by = self._known_by
+            stage.leader_in = self.decisions.leader_in
         stage.lease = self._lease
 
     def __len__(self) -> int:

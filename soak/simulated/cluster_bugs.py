@@ -26,6 +26,8 @@ from barnabas.broker.server.fetching.fetch import Fetch
 from barnabas.broker.server.fetching.read_index import ReadIndex
 from barnabas.broker.server.isolation import IsolationWatch
 from barnabas.broker.server.leadership import Leadership
+from barnabas.broker.server.responses.leaders import Leaders
+from barnabas.kafka.protocol.messages.fetch import LeaderIdAndEpoch
 from soak.simulated.bugs import Bugs, adding, replaced
 
 #: by name: what it does, and how it is planted
@@ -152,6 +154,22 @@ def _deposed_answers() -> Iterator[None]:
         (ReadIndex, "confirm", lambda self, partitions: None),
         (Leadership, "epoch_ended", lambda self, epoch: None),
     ):
+        yield
+
+
+@_bug("preferred-leader-named", "a response names the preferred replica as the new leader (KIP-951)")
+def _preferred_leader_named() -> Iterator[None]:
+    found = Leaders._find
+
+    def find(self: Leaders, topic: str | bytes, index: int) -> LeaderIdAndEpoch:
+        image, leader = self._view.image, found(self, topic, index)
+        known = image.topics.get(topic) if isinstance(topic, str) else image.topic_by_id(topic)
+        if known is None or leader.leader_id < 0:
+            return leader
+        preferred = known.partitions[index].replicas[0]
+        return LeaderIdAndEpoch(leader_id=preferred, leader_epoch=leader.leader_epoch)
+
+    with replaced((Leaders, "_find", find)):
         yield
 
 

@@ -59,6 +59,10 @@ class Decisions:
         state = self.states[name]
         return (broker_id in state.isr or broker_id in state.elr) and (broker_id, name) not in self._suspects
 
+    def leader_in(self, topic_id: TopicId, partition: int, leader_epoch: int) -> BrokerId:
+        """Return the broker that leads, or has led, a partition in a leader epoch; -1 if there was none."""
+        return self._leaders.get((topic_id, partition, leader_epoch), NO_BROKER)
+
     def committed(self, operations: Sequence[Operation], changes: Sequence[Change]) -> None:
         """Check a transaction that the ensemble has executed."""
         self.version += 1

@@ -210,6 +210,7 @@ class Fetcher:
                     continue
                 if part.error_code:
                     strange = True
+                    self._client.check_named_leader(topic.topic_id, part.partition_index, part.current_leader)
                     await self._fail(session, place, part)
                 elif part.preferred_read_replica >= 0:
                     self._nearer[place] = part.preferred_read_replica

@@ -38,6 +38,7 @@ STORM = 12.0
 _STRUCTURAL = frozenset(
     {
         "two-leaders",
+        "wrong-leader-named",
         "epoch-fell",
         "bad-state",
         "zombie-controller",

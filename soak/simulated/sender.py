@@ -154,7 +154,7 @@ class Sender:
                 sent += 1
             batch, future = under_way.popleft()
             try:
-                answer = (await future).responses[0].partition_responses[0]
+                topic = (await future).responses[0]
             except ChannelError:
                 self._client.routes.doubt_leader(place)
                 lane.uncertain.add(batch.sequence)
@@ -163,6 +163,8 @@ class Sender:
                         self._writer.on_its_way(draft.id)
                 failed = True
                 continue
+            answer = topic.partition_responses[0]
+            self._client.check_named_leader(topic.topic_id, answer.index, answer.current_leader)
             await self._client.going()
             if code_of(answer.error_code) in _APPENDED:
                 lane.uncertain.add(batch.sequence)

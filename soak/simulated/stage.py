@@ -134,6 +134,9 @@ class Stage:
         #: what the cluster has decided of a partition, and what one of the brokers knows of that
         self.decided: Callable[[str, int], Lead | None] = lambda topic, partition: None
         self.known_by: Callable[[int, str, int], Lead | None] = lambda broker_id, topic, partition: None
+        #: the leader of a partition in a leader epoch, by the topic's id; -1 if the cluster never decided it.
+        #: A lone broker decides nothing
+        self.leader_in: Callable[[bytes, int, int], int] | None = None
         #: a name for a broker's leadership of a partition; None where another broker leads by what is decided
         self.lease: Callable[[int, str, int], str | None] = lambda broker_id, topic, partition: None
         #: whether the faults are over, and the clients need not come to an end yet
