@@ -459,10 +459,22 @@ class LogManager:
     def _remove_superseded(self, directory: LogDirectory) -> None:
         """Remove a directory's old files of moved logs whose new files are durable after a failed fsync."""
         for opened in [each for each, (before, _) in self._superseded.items() if before is directory]:
-            files = opened.files
-            is_durable = not (files.is_flushing or files.is_cut or opened.epochs.changed)
-            if is_durable and not opened.is_held:
+            if _has_durable_files(opened):
                 self.moved_away(opened)
+
+    async def _remove_superseded_of(self, opened: PartitionLog) -> None:
+        """Remove the old files of a moved log, durably, if there are any and its new files are durable.
+
+        An error of their disk is only logged: the log does not use it any more.
+        """
+        if opened not in self._superseded or not _has_durable_files(opened):
+            return
+        directory, _ = self._superseded[opened]
+        if self.moved_away(opened):
+            try:
+                await self._disk.run(directory.env.fs.sync_directory, directory.path)
+            except OSError as error:
+                directory.env.handle_error(opened.topic_partition, error)
 
     async def _sync_names(self, opened: PartitionLog) -> bool:
         """Fsync a log's folder in a thread. Return False if the fsync failed.
@@ -546,6 +558,7 @@ class LogManager:
                 written; CORRUPT_MESSAGE, the part of the log before `offset` is damaged;
                 UNKNOWN_TOPIC_OR_PARTITION, the log was deleted.
         """
+        await self._remove_superseded_of(opened)  # after a crash, they could count as the longer log
         while True:
             files = opened.files
             truncation = begin_truncation(opened, offset)
@@ -584,6 +597,12 @@ class LogManager:
 
         handle = asyncio.get_running_loop().call_later(delay_ms / 1000, run)
         self._removals[handle] = None
+
+
+def _has_durable_files(opened: PartitionLog) -> bool:
+    """Whether all files of a log that has moved are on disk."""
+    files = opened.files
+    return not (files.is_flushing or files.is_cut or opened.epochs.changed or opened.is_held)
 
 
 def _open_files(fs: FileSystem) -> int:

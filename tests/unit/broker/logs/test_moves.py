@@ -779,6 +779,29 @@ def test_old_files_stay_until_a_later_fsync_of_the_new_ones(play):
     play(scenario)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_old_files_that_have_stayed_do_not_bring_truncated_records_back(play, seed):
+    async def scenario(bench):
+        bench.create(20)
+        bench.log.flush()
+        refuse_epochs(bench)
+        bench.moves.begin(T0, "/b")
+        await bench.moved()
+        bench.disk.refuse = None
+        bench.log.flush()
+        truncation = await bench.logs.prepare_truncation(bench.log, 10)
+        truncate_to(bench.log, 10, truncation=truncation)
+        await bench.moves.stop()
+        bench.disk.crash(random.Random(seed))
+        again = Bench(bench.disk)
+        await again.load()
+        assert again.place == "/b"
+        assert again.log.log_end_offset == 10
+        await again.stop()
+
+    play(scenario)
+
+
 def test_a_log_whose_old_files_stay_can_move_back(play):
     async def scenario(bench):
         bench.create(20)
