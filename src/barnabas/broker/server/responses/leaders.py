@@ -50,7 +50,7 @@ class Leaders:
 
         - `code` is not in `MOVED`.
         - The partition does not exist, or has no leader. Kafka then sends the epoch with the leader id -1,
-          which no client uses. librdkafka 2.16 reads uninitialized memory if the response names another
+          which no client uses. librdkafka 2.15 reads uninitialized memory if a Fetch response names another
           partition's leader, too.
         - The leader is this broker, but `code` says that it does not lead. It has ended its leadership, or
           cannot prove it. A client that believes the response would not look for the next leader elsewhere.
