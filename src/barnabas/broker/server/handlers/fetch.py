@@ -215,7 +215,7 @@ def _fetch_of(
         refuses=None if context.access.is_unrestricted else partial(_refuses, ports, context.access),
         is_in_doubt=ports.is_in_doubt,
         view=ports.view if context.api_version >= LEADERS_VERSION else None,
-        listener=context.listener,
+        listener=context.connection.listener,
     )
     return _attempt(ports, context, operation, request.max_wait_ms)
 
@@ -236,7 +236,7 @@ def _keep(ports: Ports, context: RequestContext, request: FetchRequest) -> Fetch
         from_followers=context.api_version >= FOLLOWERS_VERSION,
         is_in_doubt=ports.is_in_doubt,
         view=ports.view if context.api_version >= LEADERS_VERSION else None,
-        listener=context.listener,
+        listener=context.connection.listener,
         is_kept=True,
     )
 
