@@ -141,3 +141,14 @@ def test_data_made_secure_is_opened_with_an_authorizer_of_the_user(secured, tmp_
     options = ["start", "--data", "data", "--brokers", str(brokers), "--set", authorizer]
     result = CliRunner().invoke(app, options, prog_name="barnabas", catch_exceptions=False)
     assert (started, result.exit_code) == ([brokers], 0), result.output
+
+
+@pytest.mark.parametrize("option", ["--console", "--registry"])
+def test_an_address_of_a_listener_is_refused(refused, option):
+    line = refused("--listen", "127.0.0.1:9099", option, "9099", code=2)
+    assert f"{option} 127.0.0.1:9099: the listener PLAINTEXT://127.0.0.1:9099 has this address, too" in line
+
+
+def test_one_address_for_the_console_and_the_registry_is_refused(refused):
+    line = refused("--listen", "127.0.0.1:0", "--console", "8089", "--registry", "8089", code=2)
+    assert "--registry 127.0.0.1:8089: --console has this address, too" in line

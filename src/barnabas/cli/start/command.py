@@ -14,7 +14,7 @@ import click
 from barnabas.base.errors import BarnabasError
 from barnabas.base.text import quoted
 from barnabas.broker.config import BrokerConfig
-from barnabas.cli.address import parse_address
+from barnabas.cli.address import Address, parse_address
 from barnabas.cli.complete import broker_settings
 from barnabas.cli.logging_output import log_to_stderr
 from barnabas.cli.options import (
@@ -152,10 +152,11 @@ def start(
         values["barnabas.metrics.listener"] = str(address)
     if log_slow_requests is not None:
         values["barnabas.slow.request.ms"] = str(log_slow_requests)
+    own: dict[str, Address] = {}
     if console is not None:
-        parse_address(console, "--console", "127.0.0.1:8080", default_host="127.0.0.1")
+        own["--console"] = parse_address(console, "--console", "127.0.0.1:8080", default_host="127.0.0.1")
     if registry is not None:
-        parse_address(registry, "--registry", "127.0.0.1:8081", default_host="127.0.0.1")
+        own["--registry"] = parse_address(registry, "--registry", "127.0.0.1:8081", default_host="127.0.0.1")
     if member is None and (brokers is not None or _may_be_shared(values)):
         from barnabas.cli.start import machine
 
@@ -165,6 +166,7 @@ def start(
         count = machine.count_of(brokers, layout)
         if count > 1:
             common = BrokerConfig.from_text(values)
+            _refuse_shared_address(common, own)
             if not is_secure:
                 refuse_to_open([folder.secure], common)
             _warn_of_too_few(count, common)
@@ -185,6 +187,7 @@ def start(
 
         secured = secure(values)
     broker_config = BrokerConfig.from_text(values)
+    _refuse_shared_address(broker_config, own)
     if not is_secure:
         refuse_to_open((Path(folder) / "secure" for folder in broker_config.log_dirs), broker_config)
     if member is None and broker_config.zookeeper_connect is None:
@@ -248,6 +251,14 @@ def _warn_of_too_few(brokers: int, broker_config: BrokerConfig) -> None:
             factor,
             brokers,
         )
+
+
+def _refuse_shared_address(config: BrokerConfig, own: Mapping[str, Address]) -> None:
+    """Raise UsageError if the address of an option in `own` is also the address of a listener or option."""
+    taken = {listener.partition("://")[2]: f"the listener {listener}" for listener in config.listeners}
+    for option, address in own.items():
+        if address.port and (other := taken.setdefault(str(address), option)) != option:
+            raise click.UsageError(f"{option} {address}: {other} has this address, too; choose another port")
 
 
 def _all(companions: Sequence[Companion]) -> Companion:
