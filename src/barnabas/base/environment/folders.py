@@ -52,6 +52,10 @@ def explain(path: Path, error: OSError) -> str:
         return f"{_nearest(path)} is a file, not a folder: choose another folder"
     if error.errno == errno.ENOSPC:
         return f"{path} is on a full disk: free some space, or choose another folder"
+    if error.errno == errno.EISDIR and error.filename is not None:
+        return (
+            f"{error.filename} is a folder, not a file: move it away, or choose another folder for the data"
+        )
     return f"{path} cannot be used: {error.strerror or error}"
 
 

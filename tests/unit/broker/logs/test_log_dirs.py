@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.base.environment.folders import explain
+from barnabas.base.environment.folders import explain, folder_problem
 from barnabas.base.environment.os_filesystem import OsFileSystem
 from barnabas.base.errors import ConfigError
 from barnabas.base.system import locks
@@ -104,3 +104,10 @@ def test_the_broker_that_uses_a_folder_is_named_by_its_process(tmp_path):
 def test_one_folder_of_several_may_be_unusable(tmp_path):
     (tmp_path / "file").write_text("")
     check_folders(config(tmp_path / "file", tmp_path / "good"), OsFileSystem())
+
+
+def test_a_folder_in_the_place_of_the_lock_file_is_named(tmp_path):
+    (tmp_path / ".lock").mkdir()
+    problem = folder_problem(OsFileSystem(), str(tmp_path))
+    assert problem is not None
+    assert problem.text.startswith(f"{tmp_path / '.lock'} is a folder, not a file: move it away")
