@@ -254,3 +254,98 @@ def test_compatible_schemas_accept_what_they_claim(reader, writer, values):
 @given(_schemas)
 def test_a_schema_accepts_what_it_accepts(form):
     assert schema(form).cannot_read(schema(form)) == []
+
+
+D2020 = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+REST = {"unevaluatedProperties": False}
+
+
+@pytest.mark.parametrize(
+    ("reader", "writer", "kind", "value"),
+    [
+        ({"contains": INTEGER, "minContains": 2}, {"contains": INTEGER}, "MIN_CONTAINS_INCREASED", [1]),
+        ({"contains": INTEGER}, {"contains": INTEGER, "minContains": 0}, "MIN_CONTAINS_INCREASED", []),
+        ({"contains": INTEGER, "maxContains": 1}, {"contains": INTEGER}, "MAX_CONTAINS_DECREASED", [1, 2]),
+        (REST, {}, "NOT_ACCEPTED", {"a": 1}),
+        ({"unevaluatedProperties": INTEGER}, {"unevaluatedProperties": STRING}, "TYPE_NARROWED", {"a": ""}),
+        ({"prefixItems": [{}], "unevaluatedItems": False}, {"prefixItems": [{}]}, "NOT_ACCEPTED", [1, 2]),
+        ({"allOf": [{}], **REST}, {"allOf": [{}]}, "UNEVALUATED_PROPERTIES_ADDED", {"a": 1}),
+        ({"$ref": "#/$defs/x", "minimum": 3, "$defs": {"x": INTEGER}}, INTEGER, "MINIMUM_ADDED", 1),
+        (
+            {"contains": {"$ref": "#/$defs/x"}, "$defs": {"x": INTEGER}},
+            {"contains": {"$ref": "#/$defs/x"}, "$defs": {"x": STRING}},
+            "CONTAINS_CHANGED",
+            ["a"],
+        ),
+        (
+            {"if": {"$ref": "#/$defs/x"}, "then": False, "$defs": {"x": INTEGER}},
+            {"if": {"$ref": "#/$defs/x"}, "then": False, "$defs": {"x": STRING}},
+            "IF_CHANGED",
+            1,
+        ),
+        (
+            {"dependentRequired": {"a": ["b", "c"]}},
+            {"dependentRequired": {"a": ["b"]}},
+            "REQUIRED_ATTRIBUTE_ADDED",
+            {"a": 1, "b": 1},
+        ),
+        (
+            obj({"ab": {}}, patternProperties={"^a": INTEGER}, **CLOSED),
+            obj({"ab": {}}, **CLOSED),
+            "TYPE_NARROWED",
+            {"ab": "x"},
+        ),
+        (
+            obj({}, patternProperties={"^a": {}, "b$": INTEGER}, **CLOSED),
+            obj({"ab": {}}, **CLOSED),
+            "TYPE_NARROWED",
+            {"ab": "x"},
+        ),
+        (
+            obj({}, patternProperties={"^b": {}}, **CLOSED),
+            {"allOf": [{"patternProperties": {"^b": {}}}, {"patternProperties": {"^a": {}}, **CLOSED}]},
+            "",
+            {"ax": 1},
+        ),
+    ],
+)
+def test_narrower_schema_of_2020_is_incompatible(reader, writer, kind, value):
+    validator = jsonschema.Draft202012Validator
+    assert validator(writer).is_valid(value)
+    assert not validator(reader).is_valid(value)
+    reasons = schema({**D2020, **reader}).cannot_read(schema({**D2020, **writer}))
+    assert any(kind in reason.kind for reason in reasons), reasons
+
+
+@pytest.mark.parametrize(
+    ("reader", "writer"),
+    [
+        (obj({"a": {}, "b": {}}, **REST), obj({"a": {}}, **REST)),
+        (obj({"a": {}}), obj({"a": {}}, **REST)),
+        ({"contains": INTEGER, "minContains": 1}, {"contains": INTEGER, "minContains": 2}),
+        ({"prefixItems": [{}, INTEGER]}, {"prefixItems": [{}], "unevaluatedItems": INTEGER}),
+        ({"dependentSchemas": {}}, {"dependentSchemas": {"a": STRING}}),
+        ({"dependentRequired": {"a": ["b"]}}, {"dependentRequired": {"a": ["b", "c"]}}),
+        ({"dependencies": {"a": ["b"]}}, {"dependencies": {"a": ["b", "c"], "c": STRING}}),
+        ({"if": INTEGER, "then": {"minimum": 1}}, {"if": INTEGER, "then": {"minimum": 2}, "else": False}),
+        (
+            {"allOf": [{"$ref": "#/$defs/x"}], **REST, "$defs": {"x": obj({"a": INTEGER, "b": {}})}},
+            {"allOf": [{"$ref": "#/$defs/x"}], **REST, "$defs": {"x": obj({"a": INTEGER, "b": {}}, "b")}},
+        ),
+        (
+            {"$ref": "#/$defs/x", "description": "new", "$defs": {"x": obj({"next": {"$ref": "#"}})}, **REST},
+            {"$ref": "#/$defs/x", "$defs": {"x": obj({"next": {"$ref": "#"}})}, **REST},
+        ),
+    ],
+)
+def test_wider_schema_of_2020_is_compatible(reader, writer):
+    assert not schema({**D2020, **reader}).cannot_read(schema({**D2020, **writer}))
+
+
+@pytest.mark.parametrize(
+    "keyword", ["prefixItems", "minContains", "dependentSchemas", "unevaluatedProperties", "unevaluatedItems"]
+)
+@pytest.mark.parametrize("value", ["x", ["x"], [5], [[]]])
+def test_keyword_of_a_later_draft_may_have_any_value(keyword, value):
+    reader, writer = {"contains": INTEGER, keyword: value}, {"contains": INTEGER, keyword: ["y"]}
+    assert not schema(reader).cannot_read(schema(writer))

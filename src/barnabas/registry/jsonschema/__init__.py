@@ -34,12 +34,18 @@ class JsonSchema:
 
     def __init__(self, schema: str, references: Sequence[tuple[str, str]] = (), *, normalize: bool = False):
         from jsonschema.exceptions import SchemaError
-        from jsonschema.validators import Draft7Validator, validator_for
+        from jsonschema.validators import (
+            Draft7Validator,
+            Draft201909Validator,
+            Draft202012Validator,
+            validator_for,
+        )
 
         elements = Elements()
         self._contents = _load(schema, elements)
         try:
-            validator_for(self._contents, default=Draft7Validator).check_schema(self._contents)
+            draft = validator_for(self._contents, default=Draft7Validator)
+            draft.check_schema(self._contents)
         except SchemaError as error:
             path = "/".join(map(str, error.absolute_path))
             raise InvalidSchemaError(f"at /{path}: {error.message}") from None
@@ -56,6 +62,9 @@ class JsonSchema:
         _make_absolute(self._contents, own_id, documents, must_exist=True)
         for name, contents in named:
             _make_absolute(contents, name, documents)
+        for contents in (self._contents, *(contents for _, contents in named)):
+            if validator_for(contents, default=draft) in (Draft201909Validator, Draft202012Validator):
+                _move_references(contents)
 
     def cannot_read(self, written: JsonSchema) -> list[Incompatibility]:
         """Return the reasons why this schema may reject documents that `written` accepts.
@@ -116,6 +125,24 @@ def _make_absolute(contents: Any, base: str, documents: Registry[Any], *, must_e
         values = contents
     for value in values:
         _make_absolute(value, base, documents, must_exist=must_exist)
+
+
+def _move_references(contents: Any) -> None:
+    """Move each ``$ref`` with keywords beside it into ``allOf``, which has the same meaning since 2019-09.
+
+    The keywords remain where they are, so that the pointers of other references still find them.
+    """
+    values: Iterable[Any] = ()
+    if isinstance(contents, dict):
+        reference, parts = contents.get("$ref"), contents.get("allOf", [])
+        if isinstance(reference, str) and len(contents) > 1 and isinstance(parts, list):
+            del contents["$ref"]
+            contents["allOf"] = [*parts, {"$ref": reference}]
+        values = (value for key, value in contents.items() if key not in _NO_SCHEMAS)
+    elif isinstance(contents, list):
+        values = contents
+    for value in values:
+        _move_references(value)
 
 
 def _own_base(contents: dict[str, Any], base: str, documents: Registry[Any]) -> str:

@@ -1,15 +1,16 @@
 """Checks whether one JSON Schema accepts every document that another accepts.
 
 A reader's schema must accept every document of a writer's schema. The schemas are compared keyword by
-keyword. A keyword that cannot be compared (``pattern``, ``if``) may be removed, but not added or changed. The
-kinds of incompatibilities have the names of Confluent's registry. A property with a restriction may be added
-only if the old schema allowed no other properties.
+keyword. A keyword that cannot be compared (``pattern``) may be removed, but not added or changed. The kinds
+of incompatibilities have the names of Confluent's registry. A property with a restriction may be added only
+if the old schema allowed no other properties.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -39,15 +40,18 @@ _LIMITS = {
     "maxProperties": False,
 }
 #: keywords that may be removed, but not changed or added
-_FIXED = (
-    "pattern",
-    "if",
-    "then",
-    "else",
-    "contains",
-    "dependencies",
-    "dependentRequired",
-    "dependentSchemas",
+_FIXED = ("pattern", "$dynamicRef", "$recursiveRef")
+#: the first is draft 7's name of the two others
+_DEPENDENCIES = ("dependencies", "dependentRequired", "dependentSchemas")
+_UNEVALUATED = ("unevaluatedProperties", "unevaluatedItems")
+#: keywords whose parts evaluate properties or items; ``unevaluatedProperties`` does not apply to these
+_COMPOSITION = frozenset(("allOf", "anyOf", "oneOf", "if", "contains", *_FIXED[1:], *_DEPENDENCIES))
+#: keywords whose meaning depends on each other
+_GROUPS = (
+    ("contains", "minContains", "maxContains"),
+    ("if", "then", "else"),
+    ("patternProperties", "additionalProperties", "unevaluatedProperties"),
+    ("prefixItems", "items", "additionalItems", "unevaluatedItems"),
 )
 _ANYTHING: dict[str, Any] = {}
 _ANNOTATIONS = {
@@ -69,8 +73,8 @@ class Located:
     def resolved(self) -> Located:
         """Return the target of the schema's ``$ref``, or the schema itself without ``$ref``.
 
-        Keywords beside ``$ref`` are ignored, as in drafts up to 7. Raises InvalidSchemaError if the target is
-        not a schema.
+        Keywords beside ``$ref`` are ignored, as in drafts up to 7. `JsonSchema` moves the ``$ref`` of later
+        drafts into ``allOf``. Raises InvalidSchemaError if the target is not a schema.
         """
         schema = self
         for _ in range(100):  # a chain of references may be a cycle
@@ -93,6 +97,11 @@ class Located:
 
     def get(self, keyword: str, otherwise: Any = None) -> Any:
         return self.contents.get(keyword, otherwise)
+
+    def part(self, keyword: str) -> Located | None:
+        """Return the schema in `keyword`; None if the draft does not know the keyword, or it is missing."""
+        contents = self.get(keyword)
+        return self.inside(contents) if isinstance(contents, dict | bool) else None
 
     def accepts_all(self) -> bool:
         return self.contents is True or (
@@ -173,6 +182,12 @@ class _Check:
         return self._made.setdefault(key, made)
 
     def _compare(self, reader: Located, writer: Located, path: str) -> Iterator[Incompatibility]:
+        if _COMPOSITION & reader.contents.keys():
+            for keyword in _UNEVALUATED:
+                rest = reader.part(keyword)
+                if rest is not None and not rest.accepts_all():
+                    yield from self._unchanged(reader, writer, keyword, path)
+        reader, writer = self._without_unevaluated(reader), self._without_unevaluated(writer)
         for union in ("anyOf", "oneOf"):
             if union in writer.contents:  # each alternative must be accepted, with what holds beside it
                 rest = self._one({key: value for key, value in writer.contents.items() if key != union})
@@ -203,6 +218,17 @@ class _Check:
             or self.compare(writer.inside(writer.get("not")), reader.inside(reader.get("not")), "")
         ):
             yield Incompatibility("NOT_TYPE_EXTENDED", f"{path}/not", "more is excluded than before")
+
+    def _without_unevaluated(self, schema: Located) -> Located:
+        """Return a composed schema without ``unevaluatedProperties`` and ``unevaluatedItems``.
+
+        They depend on all parts of the schema. In a schema without parts they have the meaning of
+        ``additionalProperties`` and ``additionalItems``, and remain.
+        """
+        if not (_COMPOSITION & schema.contents.keys() and schema.contents.keys() & set(_UNEVALUATED)):
+            return schema
+        rest = {key: value for key, value in schema.contents.items() if key not in _UNEVALUATED}
+        return schema.inside(self._one(rest))
 
     def _each(
         self, reader: Located, writer: Located, rest: dict[str, Any], branch: Any, path: str
@@ -235,6 +261,9 @@ class _Check:
         If both schemas have a keyword whose values cannot be combined, the result has the value of `one`. The
         result then accepts more documents, so the comparison can only report more incompatibilities.
         """
+        for group in _GROUPS:
+            if one.keys() & set(group):
+                other = {key: value for key, value in other.items() if key not in group}
         merged = {**other, **one}
         if "properties" in one and "properties" in other:
             merged["properties"] = self._one({**other["properties"], **one["properties"]})
@@ -269,25 +298,46 @@ class _Check:
         if reader.get("uniqueItems") and not writer.get("uniqueItems"):
             yield Incompatibility("UNIQUE_ITEMS_ADDED", f"{path}/uniqueItems", "items must differ now")
         for keyword in _FIXED:
-            if keyword in reader.contents and reader.get(keyword) != writer.get(keyword):
-                yield Incompatibility(
-                    _code(keyword, writer.get(keyword)), f"{path}/{keyword}", f"{keyword} came or changed"
-                )
+            yield from self._unchanged(reader, writer, keyword, path)
+        condition = reader.part("if")
+        if condition is not None and not self._equal(condition, writer.part("if")):
+            yield _changed(writer, "if", path)
+        elif condition is not None:
+            for keyword in ("then", "else"):
+                yield from self._part(reader, writer, keyword, path)
+
+    def _unchanged(
+        self, reader: Located, writer: Located, keyword: str, path: str
+    ) -> Iterator[Incompatibility]:
+        if keyword in reader.contents and reader.get(keyword) != writer.get(keyword):
+            yield _changed(writer, keyword, path)
+
+    def _equal(self, one: Located, other: Located | None) -> bool:
+        """Whether two schemas accept the same documents."""
+        return other is not None and not self.compare(one, other, "") and not self.compare(other, one, "")
+
+    def _part(self, reader: Located, writer: Located, keyword: str, path: str) -> list[Incompatibility]:
+        """Compare the schemas in `keyword`, by default ``true``."""
+        part = reader.part(keyword)
+        if part is None:
+            return []
+        return self.compare(part, writer.part(keyword) or writer.inside(True), f"{path}/{keyword}")
 
     def _property(self, schema: Located, name: str) -> Located:
-        """Return the schema for the property `name`: its schema in ``properties``, if there is one.
+        """Return the schema for the property `name`.
 
-        If not, return the schema of the first pattern in ``patternProperties`` that matches the name. If no
-        pattern matches, return ``additionalProperties``, by default ``true``.
+        It has the property's schema in ``properties`` and those of all patterns in ``patternProperties`` that
+        match the name. Without any, it is the schema of all other properties.
         """
         properties = schema.get("properties", {})
-        if name in properties:
-            return schema.inside(properties[name])
+        found = [properties[name]] if name in properties else []
         for pattern, contents in schema.get("patternProperties", {}).items():
             self._steps.spend()
             if matcher(pattern).search(name):
-                return schema.inside(contents)
-        return schema.inside(schema.get("additionalProperties", True))
+                found.append(contents)
+        if len(found) > 1:
+            return schema.inside(self._one({"allOf": self._one(found)}))
+        return schema.inside(found[0]) if found else _extra(schema)
 
     def _objects(self, reader: Located, writer: Located, path: str) -> Iterator[Incompatibility]:
         properties, before = reader.get("properties", {}), writer.get("properties", {})
@@ -324,13 +374,13 @@ class _Check:
                 _by_pattern(writer, pattern),
                 f"{path}/patternProperties/{pattern}",
             )
-        extra = (reader.get("additionalProperties", True), writer.get("additionalProperties", True))
-        yield from self.compare(
-            reader.inside(extra[0]), writer.inside(extra[1]), f"{path}/additionalProperties"
-        )
-        if "propertyNames" in reader.contents:
-            names = (reader.get("propertyNames"), writer.get("propertyNames", True))
-            yield from self.compare(reader.inside(names[0]), writer.inside(names[1]), f"{path}/propertyNames")
+        yield from self.compare(_extra(reader), _extra(writer), f"{path}/additionalProperties")
+        yield from self._part(reader, writer, "propertyNames", path)
+        for keyword in _DEPENDENCIES:
+            dependents, before = _dependents(reader, keyword), _dependents(writer, keyword)
+            for name, contents in dependents.items():
+                needed = reader.inside(contents), writer.inside(before.get(name, True))
+                yield from self.compare(*needed, f"{path}/{keyword}/{name}")
 
     def _arrays(self, reader: Located, writer: Located, path: str) -> Iterator[Incompatibility]:
         (first, rest), (first_before, rest_before) = _items(reader), _items(writer)
@@ -339,6 +389,16 @@ class _Check:
             before = first_before[number] if number < len(first_before) else rest_before
             yield from self.compare(reader.inside(item), writer.inside(before), f"{path}/items/{number}")
         yield from self.compare(reader.inside(rest), writer.inside(rest_before), f"{path}/items")
+        contained = reader.part("contains")
+        if contained is None:
+            return
+        if not self._equal(contained, writer.part("contains")):
+            yield _changed(writer, "contains", path)
+        for keyword, default, sign in (("minContains", 1, 1), ("maxContains", math.inf, -1)):
+            limit, before = (_count(schema, keyword, default) for schema in (reader, writer))
+            if sign * limit > sign * before:
+                name = "MIN_CONTAINS_INCREASED" if sign > 0 else "MAX_CONTAINS_DECREASED"
+                yield Incompatibility(name, f"{path}/{keyword}", f"{before} became {limit}")
 
 
 def _divides(step: Any, number: Any) -> bool:
@@ -364,21 +424,52 @@ def _values(schema: Located) -> list[Any] | None:
 
 
 def _by_pattern(schema: Located, pattern: str) -> Located:
-    extra = schema.get("additionalProperties", True)
-    return schema.inside(schema.get("patternProperties", {}).get(pattern, extra))
+    patterns = schema.get("patternProperties", {})
+    return schema.inside(patterns[pattern]) if pattern in patterns else _extra(schema)
+
+
+def _extra(schema: Located) -> Located:
+    """Return the schema of properties that no other keyword describes."""
+    own = schema.part("additionalProperties") or schema.part("unevaluatedProperties")
+    return own or schema.inside(True)
+
+
+def _dependents(schema: Located, keyword: str) -> dict[str, Any]:
+    """Return the schemas that apply if a property exists, by its name. Other values are ignored."""
+    given = schema.get(keyword)
+    found: dict[str, Any] = {}
+    for name, value in given.items() if isinstance(given, dict) else ():
+        if isinstance(value, dict | bool):
+            found[name] = value
+        elif isinstance(value, list) and all(isinstance(other, str) for other in value):
+            found[name] = {"required": value}
+    return found
+
+
+def _count(schema: Located, keyword: str, default: float) -> float:
+    number = schema.get(keyword)
+    return number if isinstance(number, int | float) else default
 
 
 def _items(schema: Located) -> tuple[list[Any], Any]:
     """Return the schemas of an array's first items, one for each, and the schema of all later items."""
-    items = schema.get("items", True)
+    others = schema.part("unevaluatedItems")
+    otherwise = True if others is None else others.contents
+    items, first = schema.get("items", otherwise), schema.get("prefixItems")
     if isinstance(items, list):  # up to draft 2019-09
-        return items, schema.get("additionalItems", True)
-    return schema.get("prefixItems", []), items
+        return items, schema.get("additionalItems", otherwise)
+    is_known = isinstance(first, list) and all(isinstance(item, dict | bool) for item in first)
+    return first if is_known else [], items
 
 
 def _text(value: Any) -> str:
     # Python takes 1 for true, JSON does not.
     return json.dumps(value, sort_keys=True)
+
+
+def _changed(writer: Located, keyword: str, path: str) -> Incompatibility:
+    code = _code(keyword.removeprefix("$"), writer.get(keyword))
+    return Incompatibility(code, f"{path}/{keyword}", f"{keyword} came or changed")
 
 
 def _code(keyword: str, before: Any) -> str:
