@@ -77,6 +77,18 @@ P2 = 'syntax = "proto2"; '
             "/M/o/2",
         ),
         (
+            m("oneof p { string a = 1; }"),
+            m("oneof o { string a = 1; string b = 2; }"),
+            "ONEOF_FIELD_REMOVED",
+            "/M/o/2",
+        ),
+        (
+            m("string a = 1;"),
+            m("oneof o { string a = 1; string b = 2; }"),
+            "ONEOF_FIELD_REMOVED",
+            "/M/o/2",
+        ),
+        (
             m("oneof o { string a = 1; string b = 2; }"),
             m("string a = 1; string b = 2;"),
             "MULTIPLE_FIELDS_MOVED_TO_ONEOF",

@@ -93,7 +93,7 @@ class _Check:
             elif number in written and written[number].is_required:
                 words = f"required field {written[number].name} is gone"
                 found.append(Incompatibility("REQUIRED_FIELD_REMOVED", where, words))
-            elif number in written and _oneof(written[number]) in reader.oneofs_by_name:
+            elif number in written and _survives(written[number], reader):
                 oneof = _oneof(written[number])
                 words = f"field {written[number].name} of oneof {oneof} is gone"
                 found.append(Incompatibility("ONEOF_FIELD_REMOVED", f"{path}/{oneof}/{number}", words))
@@ -190,6 +190,15 @@ def _oneof(field: Any) -> str | None:
     if oneof is None or (len(oneof.fields) == 1 and oneof.name.lstrip("X") == f"_{field.name}"):
         return None
     return str(oneof.name)
+
+
+def _survives(field: Any, reader: Any) -> bool:
+    """Whether the message `reader` still has the oneof of a field, or one of its other fields elsewhere."""
+    oneof = _oneof(field)
+    if oneof is None:
+        return False
+    others = (other.number in reader.fields_by_number for other in field.containing_oneof.fields)
+    return oneof in reader.oneofs_by_name or any(others)
 
 
 def _is_map_entry(message: Any) -> bool:
