@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import ssl
 import time
@@ -14,9 +15,11 @@ import pytest
 from tests.certificates import Certificates, make
 from tests.integration.conftest import Wire
 
+from barnabas.base.types import TopicPartition
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.server.network import tls_keys
 from barnabas.broker.server.run import BrokerServer
+from barnabas.client import Admin
 from barnabas.kafka.protocol.framing import RequestHeader, encode_request, parse_response
 from barnabas.kafka.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.kafka.protocol.messages.incremental_alter_configs import (
@@ -167,10 +170,10 @@ def framed(request: Request, version: int) -> tuple[RequestHeader, bytes]:
     return header, b"".join(map(bytes, encode_request(header, request)))
 
 
-def produce(value: bytes) -> tuple[RequestHeader, bytes]:
+def produce(value: bytes, acks: int = 1) -> tuple[RequestHeader, bytes]:
     records = encode_batch([Record(None, value, 1_700_000_000_000)])
     topic = TopicProduceData(name="pieces", partition_data=[PartitionProduceData(index=0, records=records)])
-    return framed(ProduceRequest(acks=1, timeout_ms=60_000, topic_data=[topic]), 9)
+    return framed(ProduceRequest(acks=acks, timeout_ms=60_000, topic_data=[topic]), 9)
 
 
 def answer(connection: socket.socket, header: RequestHeader) -> Any:
@@ -187,6 +190,31 @@ def exactly(connection: socket.socket, size: int) -> bytes:
     return data
 
 
+def create_topic(connection: socket.socket) -> None:
+    topics = [CreatableTopic(name="pieces", num_partitions=1, replication_factor=1)]
+    header, frame = framed(CreateTopicsRequest(topics=topics, timeout_ms=60_000), 7)
+    connection.sendall(frame)
+    assert answer(connection, header).topics[0].error_code == 0
+
+
+@pytest.mark.parametrize("is_announced", [True, False], ids=["with close_notify", "without"])
+def test_requests_of_a_client_that_ends_at_once_are_all_executed(tmp_path, is_announced):
+    """Their handling takes several turns of the event loop, and the client waits for no response."""
+    count = 5000
+    with TlsBroker(tmp_path) as broker, broker.open() as plain:
+        trust = ssl.create_default_context(cafile=broker.certificates.authority)
+        client = trust.wrap_socket(plain, server_hostname="127.0.0.1")
+        create_topic(client)
+        client.sendall(produce(b"v", acks=0)[1] * count)
+        if is_announced:
+            client.setblocking(False)
+            with contextlib.suppress(OSError):
+                client.unwrap()
+        client.close()
+        admin, partition = Admin(f"127.0.0.1:{broker.plain_port}"), TopicPartition("pieces", 0)
+        wait_until(lambda: admin.offsets([partition], "latest")[partition] == count)
+
+
 def test_requests_that_come_in_pieces_by_several_connections_stay_whole(tmp_path):
     """The checksums of the records prove it."""
     with TlsBroker(tmp_path) as broker, ExitStack() as stack:
@@ -195,10 +223,7 @@ def test_requests_that_come_in_pieces_by_several_connections_stay_whole(tmp_path
         for _ in range(3):
             plain = stack.enter_context(broker.open())
             connections.append(stack.enter_context(trust.wrap_socket(plain, server_hostname="127.0.0.1")))
-        topics = [CreatableTopic(name="pieces", num_partitions=1, replication_factor=1)]
-        header, frame = framed(CreateTopicsRequest(topics=topics, timeout_ms=60_000), 7)
-        connections[0].sendall(frame)
-        assert answer(connections[0], header).topics[0].error_code == 0
+        create_topic(connections[0])
         # some are received in place, some in the shared buffer, some over several turns
         sizes = [10, 900_000, 1_000, 300_000, 20_000]
         frames = [[produce(bytes([n]) * size) for size in sizes] for n in range(len(connections))]

@@ -324,6 +324,21 @@ def test_offsets_of_a_deleted_topic_are_forgotten_in_several_turns_of_the_event_
     coordinate(scenario)
 
 
+def test_offsets_of_a_topic_deleted_before_they_were_loaded_are_forgotten(
+    coordinate,
+):
+    async def scenario(groups):
+        await groups.commit({("t", 0): 5, ("t", 1): 6}, topic_id=b"deleted topic...")
+        await groups.commit({("u", 0): 7}, topic_id=topic_id("u"))
+        groups.view.image = groups.image._replace(deleted_topics={b"deleted topic...": frozenset()})
+        again = await groups.restart()
+        await asyncio.sleep(0)
+        assert [again.committed("t", number) for number in range(2)] == [None, None]
+        assert again.committed("u") == 7
+
+    coordinate(scenario)
+
+
 def test_an_offset_of_a_topic_that_was_made_again_is_not_forgotten_with_the_deleted_one(coordinate):
     async def scenario(groups):
         names = [f"g{number}" for number in range(150)]

@@ -273,6 +273,18 @@ def test_pending_offsets_of_a_topic_that_was_made_again_are_not_forgotten_with_t
     coordinate(scenario)
 
 
+def test_the_offset_of_a_deleted_topic_takes_no_pending_one_of_the_new_topic_along(coordinate):
+    async def scenario(groups):
+        await groups.commit({("t", 0): 5}, topic_id=b"deleted topic...")
+        groups.topics(t=1)
+        commit(groups, 7, topic_id=topic_id("t"))
+        groups.coordinator.forget_topics({"t"})
+        assert end(groups, commit=True) is None
+        assert groups.committed() == 7
+
+    coordinate(scenario)
+
+
 def test_a_group_id_too_long_for_a_record_is_refused_in_a_transaction_as_in_a_plain_commit(coordinate):
     async def scenario(groups):
         assert commit(groups, 7, group="g" * 40_000) == ErrorCode.INVALID_GROUP_ID

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
 from barnabas.base.errors import ErrorCode
@@ -208,6 +208,15 @@ class Commits:
         """Whether the group has offsets of these deleted topics, pending ones included."""
         return bool(self._keys_of(group_id, topics))
 
+    def topics_of(self, group_id: str, topic_ids: Collection[TopicId]) -> set[str]:
+        """Return the names of the topics with these ids for which the group has committed offsets."""
+        of_group = self.offsets.of_group(group_id)
+        return {
+            topic
+            for topic, partitions in of_group.items()
+            if any(committed.topic_id in topic_ids for committed in partitions.values())
+        }
+
     def forget_topics(self, group_id: str, topics: set[str]) -> Result[None]:
         """Return the records that delete a group's offsets of deleted topics.
 
@@ -226,7 +235,9 @@ class Commits:
         pending = list(self.pending.of_topics(group_id, topics))
         later = {key for key, committed in pending if not is_gone(key, committed)}
         only_pending = {key for key, _ in pending} - later - stored.keys()
-        return [*(key for key, committed in stored.items() if is_gone(key, committed)), *sorted(only_pending)]
+        # A tombstone also drops the pending offsets of its key. Their commit replaces the stored offset.
+        gone = (key for key, committed in stored.items() if key not in later and is_gone(key, committed))
+        return [*gone, *sorted(only_pending)]
 
 
 def _tombstones(keys: Iterable[OffsetKey]) -> list[OffsetRecord]:

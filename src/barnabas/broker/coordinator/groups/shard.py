@@ -167,8 +167,13 @@ class GroupShard:
     def loaded(self) -> None:
         """Start the session timeouts of loaded members.
 
-        Also begin a rebalance of each classic group that has more than `group.max.size` members.
+        Also begin a rebalance of each classic group that has more than `group.max.size` members, and begin
+        to delete the offsets of topics that were deleted.
         """
+        if deleted := self._view.image.deleted_topics:
+            for group_id in list(self.groups):
+                if topics := self.commits.topics_of(group_id, deleted.keys()):
+                    self._context.write(group_id, partial(self._forget_topics, group_id, topics))
         limit = self._view.config.group_max_size
         for group in self.groups.values():
             if isinstance(group, ConsumerGroup):
@@ -203,6 +208,9 @@ class GroupShard:
         runtime logs a failure.
         """
         self._context.write(group_id, lambda _: Result(records=step()))
+
+    def _forget_topics(self, group_id: str, topics: set[str], _: object) -> Result[None]:
+        return self.commits.forget_topics(group_id, topics)
 
     def _replay_classic(self, group_id: str, value: GroupMetadataValue | None) -> None:
         group = self.groups.get(group_id)

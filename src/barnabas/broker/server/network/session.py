@@ -229,6 +229,9 @@ class ClientSession(asyncio.Protocol):
                 return
             self._receiver = receiver = SharedReceiver(self, self._host.shared_buffer)
             self._transport.set_protocol(receiver)
+            # At the end of a TLS connection, uvloop discards what it has decrypted and not passed on. It may
+            # announce no end of the sending, either. So no request may wait, and no read may be paused.
+            self._turns = UNLIMITED
         if wait:
             self.mute(wait)
         config = self._host.config
@@ -284,9 +287,6 @@ class ClientSession(asyncio.Protocol):
         stay open.
         """
         is_tls = self._receiver is not None
-        if is_tls and self._waits_for_turn:
-            self._turns = UNLIMITED  # a later turn comes after the end of the connection
-            self._begin_waiting()
         if self._closing or is_tls or self._is_answered():
             return False
         self._is_half_closed = True
@@ -525,7 +525,6 @@ class ClientSession(asyncio.Protocol):
         self._unmuting = None
         self.last_active = self._loop.time()
         self._continue()
-        self._close_if_answered()
 
     def _may_begin(self, frame: Readable) -> bool:
         """Whether the request in `frame` can begin now.
@@ -588,12 +587,11 @@ class ClientSession(asyncio.Protocol):
         self._continue()
         if self._backlog and not self._closing:
             self._transport.pause_reading()
-        self._close_if_answered()
 
     def _continue(self) -> None:
         """Serve the queued requests, in their order, until one cannot begin now.
 
-        If none is queued any more, start to read again.
+        If none is queued any more, start to read again, or close a half-closed connection.
         """
         if not self._backlog or self._closing:
             return
@@ -616,6 +614,7 @@ class ClientSession(asyncio.Protocol):
             self._outbox.uncork()
         if not self._closing:
             self._transport.resume_reading()
+            self._close_if_answered()
 
     def _watch_idle(self) -> None:
         limit = self._host.config.connections_max_idle_ms / 1000

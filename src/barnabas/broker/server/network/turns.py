@@ -45,7 +45,7 @@ class Turns:
 
     def must_wait(self, resume: Callable[[], None]) -> bool:
         """Whether a request must wait, after the end of the slice. If so, call `resume` in a later turn."""
-        if self._has_turned and not self._waiting:
+        if self._has_turned:  # then nothing waits
             self._begin_slice()
             return False
         self._waiting.append(resume)
@@ -71,6 +71,6 @@ class Turns:
                 self.end = -math.inf
 
 
-#: requests never wait
+#: requests never wait: for the connections with TLS
 UNLIMITED = Turns(lambda: -math.inf)
 UNLIMITED.end = math.inf

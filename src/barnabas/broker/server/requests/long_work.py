@@ -29,7 +29,7 @@ class LongWork:
     """Runs the long work of one broker, in a thread or in slices on the event loop.
 
     There is one thread for nearly all work, because threads and the event loop share the GIL. Only
-    compressions have another thread. They release the GIL, and one batch can take longer than 0.1 s. A
+    compressions have another thread. The codecs release the GIL, and one batch can take longer than 0.1 s. A
     function in a thread must not use the broker's state, only data that belongs to it alone.
     """
 

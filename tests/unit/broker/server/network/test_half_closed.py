@@ -4,9 +4,10 @@ import asyncio
 import struct
 
 import pytest
+from tests.property.connections import connect, host_of
 from tests.unit.broker.server.conftest import Client, reset_when_closed
 
-from barnabas.broker.awaitables import LongPoll
+from barnabas.broker.awaitables import LongPoll, SecondPhase
 from barnabas.broker.server.requests.order import BetweenBrokers
 from barnabas.kafka.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from barnabas.kafka.protocol.messages.heartbeat import HeartbeatResponse
@@ -44,6 +45,30 @@ def test_a_request_that_waits_is_answered_before_the_close(run):
         assert not server.connections
 
     run(scenario, cancel_on_disconnect=True)
+
+
+def test_a_request_that_had_to_wait_for_the_second_phase_of_another_is_answered_before_the_close():
+    class Phased:
+        def serve(self, frame, client):
+            if frame != b"first":
+                client.reply([frame])
+                return
+            self.second = SecondPhase()
+            client.park(self.second, lambda done: [done.result()], False)
+
+    async def main():
+        phased = Phased()
+        session, transport = connect(phased, host_of(phased))
+        transport.set_protocol = lambda protocol: None
+        session.data_received(b"".join(len(frame).to_bytes(4) + frame for frame in (b"first", b"last")))
+        assert session.eof_received()
+        phased.second.set_result(b"first")
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert transport.sent == b"firstlast"
+        assert not transport.is_open
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("order", [None, BetweenBrokers()], ids=["in turn", "together"])

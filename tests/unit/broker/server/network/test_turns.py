@@ -192,19 +192,6 @@ def test_a_client_that_ends_its_sending_while_its_request_waits_gets_its_reply_b
     in_loop(scenario)
 
 
-def test_requests_of_a_tls_connection_begin_before_its_end():
-    """asyncio closes a TLS connection as soon as the client has ended its sending."""
-
-    async def scenario(broker):
-        session, transport = broker.busy(*[b"a"] * 5)
-        session._receiver = object()
-        assert not session.eof_received()
-        assert "".join(broker.served) == "a" * 5
-        assert transport.sent == b"a" * 5
-
-    in_loop(scenario)
-
-
 def test_a_client_that_is_muted_while_its_request_waits_stays_muted():
     async def scenario(broker):
         session, transport = broker.busy(b"a")
