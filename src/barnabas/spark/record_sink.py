@@ -36,6 +36,8 @@ _ANY_PARTITION = -1
 
 NO_TOPIC = "column topic is NULL in a row: name a topic in each, or set the option topic"
 
+#: errors of records that librdkafka drops after a fatal error, which says more
+_PURGED = (ClientError._PURGE_QUEUE, ClientError._PURGE_INFLIGHT)
 _FENCED = (ClientError._FENCED, ClientError.PRODUCER_FENCED, ClientError.INVALID_PRODUCER_EPOCH)
 
 #: Replaces the producer's own queue limits, at which it would reject some records of a batch.
@@ -52,6 +54,8 @@ class RecordSink:
 
     def __init__(self, settings: Settings) -> None:
         self._failure: str | None = None
+        #: a failure that counts only if there is no other
+        self._purged: str | None = None
         self._max_records = int(settings[_MAX_MESSAGES]) or math.inf  # 0 is no limit, as for librdkafka
         self._max_bytes = int(settings[_MAX_KBYTES]) * 1024
         #: records and bytes of the last pieces, which the producer may still hold
@@ -164,12 +168,16 @@ class RecordSink:
             call(*timeout)
         except KafkaException as error:  # fatal for the producer; a refused record says more
             self._failure = self._failure or f"cannot write: {explain(error.args[0])}"
+        self._failure = self._failure or self._purged
         if self._failure is not None:
             raise DeliveryError(self._failure)
 
     def _on_failure(self, failed: Failed) -> None:
-        if self._failure is None:
-            self._failure = str(_refused(failed, explain(failed.error)))
+        text = str(_refused(failed, explain(failed.error)))
+        if failed.error.code() in _PURGED:
+            self._purged = self._purged or text
+        else:
+            self._failure = self._failure or text
 
 
 def explain(error: ClientError) -> str:

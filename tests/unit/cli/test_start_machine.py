@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import json
 import os
+import queue
+import signal
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -193,6 +195,22 @@ def test_a_start_waits_for_brokers_that_recover_their_logs_for_long(runner_of, m
     monkeypatch.setattr(runner, "_say", say)
     assert runner._await_all()
     assert said == ["broker 1 is not ready yet, it may still recover its logs: its lines are above"] * 3
+
+
+def test_a_signal_that_arrives_just_before_a_wait_ends_it(runner_of, monkeypatch):
+    """Python runs the handler only when the wait has ended."""
+
+    class Events(queue.SimpleQueue):
+        def get(self, block=True, timeout=None):
+            assert timeout is not None and timeout <= 1
+            runner.on_signal(signal.SIGTERM, None)
+            return super().get(block, timeout)
+
+    runner = runner_of(2)
+    monkeypatch.setattr(runner, "_events", Events())
+    assert not runner._await_all()
+    runner._serve()
+    assert runner._signals == 2
 
 
 def test_settings_that_contradict_secure_leave_no_file_that_forbids_a_start_without_it(folder, runner_of):

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from barnabas.spark import record_sink
 from barnabas.spark.clients import producer_settings
-from barnabas.spark.librdkafka import MessageTable
-from barnabas.spark.record_sink import RecordSink
+from barnabas.spark.librdkafka import Failed, MessageTable
+from barnabas.spark.record_sink import DeliveryError, RecordSink
 
 
 class SlowProducer:
@@ -38,6 +40,32 @@ class SlowProducer:
 
     def __len__(self) -> int:
         return len(self.held)
+
+
+def test_the_cause_of_a_failure_is_named_and_not_the_records_that_were_dropped_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Fenced(SlowProducer):
+        def __init__(self, on_failure: Callable[[Failed], None]) -> None:
+            super().__init__()
+            self.on_failure = on_failure
+            self.is_fatal = True
+
+        def poll(self, milliseconds: int) -> None:
+            self.on_failure(Failed(KafkaError(KafkaError._PURGE_QUEUE), "t", 0, None, b"v"))
+            if self.is_fatal:
+                raise KafkaException(KafkaError(KafkaError._FENCED))
+
+    monkeypatch.setattr(record_sink, "new_producer", lambda settings, on_failure: Fenced(on_failure))
+    for is_fatal, named in (
+        (True, "another attempt of this task has taken over"),
+        (False, "Purged in queue"),
+    ):
+        writing = sink(messages="1")
+        writing._producer.is_fatal = is_fatal  # type: ignore[attr-defined]
+        with pytest.raises(DeliveryError, match=named):
+            for _ in range(2):
+                writing.send(values(5), "t")
 
 
 @pytest.fixture

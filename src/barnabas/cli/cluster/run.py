@@ -29,6 +29,9 @@ from barnabas.cli.streams import report
 
 #: seconds between two lines about brokers that are not ready yet: they may have to recover their logs
 _NOTICE_EVERY = 120.0
+#: Longest wait for an event, in seconds. A signal that arrives just before the wait does not end it, and its
+#: handler runs after it.
+_LONGEST_WAIT = 0.5
 #: seconds until a broker has moved its leadership away and closed its logs
 _STOP_PATIENCE = 60.0
 #: seconds before a broker that has ended starts again: doubled each time, up to the second number
@@ -306,10 +309,14 @@ class ClusterRunner:
         Raises:
             ClusterStartError: a broker has ended.
         """
+        next_notice = time.monotonic() + _NOTICE_EVERY
         while late := [member.id for member in self._members.values() if member.state is not State.RUNNING]:
             try:
-                event = self._events.get(timeout=_NOTICE_EVERY)
+                event = self._events.get(timeout=_LONGEST_WAIT)
             except queue.Empty:
+                if time.monotonic() < next_notice:
+                    continue
+                next_notice = time.monotonic() + _NOTICE_EVERY
                 self._say(
                     f"broker {late[0]} is not ready yet, it may still recover its logs: "
                     f"{self._last_words_of(late[0])}"
@@ -358,10 +365,10 @@ class ClusterRunner:
                 return
             self._handle(event)
 
-    def _until_retry(self) -> float | None:
-        """Return the seconds until the next restart of a broker; None if none is planned."""
+    def _until_retry(self) -> float:
+        """Return the seconds until the next restart of a broker, at most `_LONGEST_WAIT`."""
         due = [member.retry_at for member in self._members.values() if member.retry_at is not None]
-        return max(0.0, min(due) - time.monotonic()) if due else None
+        return max(0.0, min([_LONGEST_WAIT, *(at - time.monotonic() for at in due)]))
 
     def _start_due(self) -> None:
         for member in self._members.values():
