@@ -9,6 +9,7 @@ import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from barnabas.base import http_log
 from barnabas.base.system.own_names import own_names
 from barnabas.base.system.signals import run_until_signal
 from barnabas.base.system.sockets import claim_address
@@ -89,7 +90,7 @@ async def serve(settings: ConsoleSettings, claimed: socket.socket, on_ready: Cal
     console = Console(
         view, browser_access, registry, allow_writes=settings.allow_writes, metrics=settings.metrics
     )
-    runner = web.AppRunner(console.app(), access_log=None, shutdown_timeout=_SHUTDOWN_S)
+    runner = web.AppRunner(console.app(), access_log=None, logger=http_log.log, shutdown_timeout=_SHUTDOWN_S)
     try:
         await runner.setup()
         await web.SockSite(runner, claimed, ssl_context=settings.tls).start()

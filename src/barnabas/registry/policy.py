@@ -51,7 +51,8 @@ def require_writable(state: State, subject: str | None) -> Mode:
     """
     mode = mode_of(state, subject)
     if mode in (Mode.READONLY, Mode.READONLY_OVERRIDE):
-        raise not_permitted(f"Subject {subject} in context {context_of(subject)} is in read-only mode")
+        what = "The registry" if subject is None else f"Subject {subject} in context {context_of(subject)}"
+        raise not_permitted(f"{what} is in read-only mode")
     return mode
 
 

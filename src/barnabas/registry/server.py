@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
+from barnabas.base import http_log
 from barnabas.base.system.own_names import own_names
 from barnabas.base.system.signals import run_until_signal
 from barnabas.base.system.sockets import claim_address
@@ -94,6 +95,7 @@ async def serve(settings: RegistrySettings, claimed: socket.socket, on_ready: Ca
     runner = web.AppRunner(
         build(state, log, cluster.cluster_id or "", access, hosts),
         access_log=None,
+        logger=http_log.log,
         auto_decompress=False,
         shutdown_timeout=_SHUTDOWN_S,
     )

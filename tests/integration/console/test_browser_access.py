@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import urllib.error
+import urllib.request
 from base64 import b64encode
+
+import pytest
 
 
 def test_the_link_lets_in_once(console):
@@ -72,3 +76,9 @@ def test_the_pages_are_small():
 
     static = files("barnabas.console").joinpath("static")
     assert sum(len(gzip.compress(each.read_bytes())) for each in static.iterdir()) < 150_000
+
+
+def test_a_request_that_is_no_http_has_no_traceback_in_the_log(console, caplog):
+    with caplog.at_level("INFO"), pytest.raises(urllib.error.HTTPError, match="400"):
+        urllib.request.urlopen(f"{console.url}?{'a' * 9000}", timeout=60)
+    assert not caplog.records

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import urllib.error
+import urllib.request
 
 import pytest
 from tests.integration.registry.conftest import B_REQUIRED, A, B, record
@@ -392,3 +394,10 @@ def test_a_page_of_another_site_reaches_no_registry_on_this_machine(unchanged):
     port = unchanged.url.rpartition(":")[2]
     for name in ("localhost", "127.0.0.1"):
         assert unchanged("GET", "/subjects", Host=f"{name}:{port}").status == 200
+
+
+def test_a_request_that_is_no_http_has_no_traceback_in_the_log(unchanged, caplog):
+    with caplog.at_level("INFO"), pytest.raises(urllib.error.HTTPError, match="400"):
+        urllib.request.urlopen(f"{unchanged.url}/subjects?subjectPrefix={'a' * 9000}", timeout=60)
+    assert not caplog.records
+    assert unchanged("GET", "/subjects").status == 200
