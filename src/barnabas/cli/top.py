@@ -83,7 +83,7 @@ def describe(now: Overview, before: Overview | None) -> dict[str, Any]:
                 now.ends[topic.name], before.ends.get(topic.name) if before else None, seconds
             ),
             "end": now.ends[topic.name],
-            "bytes": now.sizes[topic.name],
+            "bytes": now.sizes.get(topic.name),  # unknown to a user without DESCRIBE on the cluster
             "out_of_sync": sum(len(each.isr) < len(each.replicas) for each in topic.partitions),
             "without_leader": sum(each.leader is None for each in topic.partitions),
         }
@@ -119,7 +119,9 @@ def describe(now: Overview, before: Overview | None) -> dict[str, Any]:
             }
             for node in now.cluster.nodes
         ],
-        "topics": sorted(topics, key=lambda each: (-(each["records_per_second"] or 0), -each["bytes"])),
+        "topics": sorted(
+            topics, key=lambda each: (-(each["records_per_second"] or 0), -(each["bytes"] or 0))
+        ),
         "groups": sorted(groups, key=lambda each: -each["lag"]),
         "more_groups": now.more_groups,
     }
@@ -178,7 +180,7 @@ _TOPIC_COLUMNS: Columns = {
     "PARTITIONS": "partitions",
     "RECORDS/S": _rate,
     "END": "end",
-    "SIZE": lambda row: human_bytes(row["bytes"]),
+    "SIZE": lambda row: None if row["bytes"] is None else human_bytes(row["bytes"]),
     "OUT-OF-SYNC": "out_of_sync",
 }
 _GROUP_COLUMNS: Columns = {

@@ -30,7 +30,8 @@ class Overview:
     time: float
     cluster: ClusterDescription
     topics: Sequence[TopicDescription]
-    #: for each topic, sums over its partitions: of the end offsets, and of the bytes on the leaders' disks
+    #: for each topic, sums over its partitions: of the end offsets, and of the bytes on the leaders' disks.
+    #: A topic whose size no broker reports is missing.
     ends: Counter[str]
     sizes: Counter[str]
     groups: dict[str, Group]

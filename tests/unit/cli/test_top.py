@@ -53,6 +53,13 @@ def test_what_is_wrong_is_counted():
     assert [broker["out_of_sync"] for broker in found["brokers"]] == [0, 2]
 
 
+def test_an_unknown_size_is_not_zero(capsys):
+    found = top.describe(overview(12, 300, 90, 210), None)
+    assert {each["topic"]: each["bytes"] for each in found["topics"]} == {"orders": 1_500_000, "idle": None}
+    top._show(found, 5, clear=False)
+    assert "0 B" not in capsys.readouterr().out
+
+
 def test_a_look_is_printed_as_tables(capsys):
     found = top.describe(overview(12, 300, 90, 210), overview(10, 100, 50, 50))
     top._show(found, 5, clear=False)
