@@ -457,19 +457,29 @@ class LogManager:
             self.run_later(removal, delay_ms)
 
     def _remove_superseded(self, directory: LogDirectory) -> None:
-        """Remove a directory's old files of moved logs whose new files are durable after a failed fsync."""
+        """Remove a directory's old files of moved logs whose new files a flush has made durable since."""
         for opened in [each for each, (before, _) in self._superseded.items() if before is directory]:
-            if _has_durable_files(opened):
+            if not opened.files.has_unflushed_switch:
                 self.moved_away(opened)
 
     async def _remove_superseded_of(self, opened: PartitionLog) -> None:
-        """Remove the old files of a moved log, durably, if there are any and its new files are durable.
+        """Remove the old files of a moved log, durably, if there are any.
 
         An error of their disk is only logged: the log does not use it any more.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, the old files are still needed, because no flush of the new ones
+                has completed.
         """
-        if opened not in self._superseded or not _has_durable_files(opened):
+        if opened not in self._superseded:
             return
         directory, _ = self._superseded[opened]
+        if opened.files.has_unflushed_switch:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"{opened.topic_partition} has moved from {directory.path}, "
+                "and its new files are not fsynced yet",
+            )
         if self.moved_away(opened):
             try:
                 await self._disk.run(directory.env.fs.sync_directory, directory.path)
@@ -554,12 +564,12 @@ class LogManager:
         truncation removes nothing or all records, and `truncate_to` then reads no batches.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline, or the recovery point could not be
-                written; CORRUPT_MESSAGE, the part of the log before `offset` is damaged;
-                UNKNOWN_TOPIC_OR_PARTITION, the log was deleted.
+            KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline, the recovery point could not be
+                written, or the log has moved and its new files are not fsynced yet; CORRUPT_MESSAGE, the
+                part of the log before `offset` is damaged; UNKNOWN_TOPIC_OR_PARTITION, the log was deleted.
         """
-        await self._remove_superseded_of(opened)  # after a crash, they could count as the longer log
         while True:
+            await self._remove_superseded_of(opened)  # after a crash, they could count as the longer log
             files = opened.files
             truncation = begin_truncation(opened, offset)
             if truncation is not None:
@@ -597,12 +607,6 @@ class LogManager:
 
         handle = asyncio.get_running_loop().call_later(delay_ms / 1000, run)
         self._removals[handle] = None
-
-
-def _has_durable_files(opened: PartitionLog) -> bool:
-    """Whether all files of a log that has moved are on disk."""
-    files = opened.files
-    return not (files.is_flushing or files.is_cut or opened.epochs.changed or opened.is_held)
 
 
 def _open_files(fs: FileSystem) -> int:

@@ -56,6 +56,7 @@ class LogFiles:
         "env",
         "has_checksums",
         "has_rolled",
+        "has_unflushed_switch",
         "is_blank",
         "is_cut",
         "is_reported_damaged",
@@ -108,6 +109,8 @@ class LogFiles:
         self.has_checksums = self.are_checksums_due = False
         #: whether sealed segments wait for a flush that is not prepared yet
         self.has_rolled = False
+        #: whether the log has switched to these files, and no flush up to its end has completed since
+        self.has_unflushed_switch = False
         #: small files written since the last fsync
         self._unsynced: Sequence[LogFile] = ()
         #: whether names came or went since the folder was last fsynced
@@ -435,6 +438,7 @@ class LogFiles:
             or replacements
             or log_end_offset > self.recovery_point
         ):
+            self.has_unflushed_switch = False
             return None
         active = self.segments.active
         active.cut_surplus()
@@ -496,6 +500,7 @@ class LogFiles:
             self.has_rolled |= bool(flush.sealed)
             self.are_checksums_due |= self.has_checksums and bool(flush.replacements)
             raise flush.error
+        self.has_unflushed_switch &= flush.is_partial
         if flush.truncation_epoch == self._truncation_epoch:
             self.recovery_point = max(self.recovery_point, flush.offset)
             self._note_sealed(flush.sealed)
@@ -549,10 +554,12 @@ class LogFiles:
         self._names_changed = self._is_new = True
 
     def supersede(self, earlier: LogFiles) -> None:
-        """Set `truncation_epoch` to a new number, because these files replace the files `earlier` of a log.
+        """Note that a log has switched from the files `earlier` to these files.
 
-        A task that was prepared for `earlier` has the old number. So the log recognizes it as outdated.
+        `truncation_epoch` gets a new number. A task that was prepared for `earlier` has the old number. So
+        the log recognizes it as outdated.
         """
+        self.has_unflushed_switch = True
         self._truncation_epoch = max(self._truncation_epoch, earlier.truncation_epoch) + 1
 
     def move_to(self, env: LogEnvironment) -> None:

@@ -779,27 +779,109 @@ def test_old_files_stay_until_a_later_fsync_of_the_new_ones(play):
     play(scenario)
 
 
+async def moved_without_fsync(bench):
+    """Move a log of 20 records to /b. The fsync of its new files fails, and then the disk has space again."""
+    bench.create(20)
+    bench.log.flush()
+    refuse_epochs(bench)
+    bench.moves.begin(T0, "/b")
+    await bench.moved()
+    bench.disk.refuse = None
+
+
+async def truncate_and_crash(bench, seed, truncation=None):
+    """Truncate the moved log to 10, flush it, and crash. The next start must not use the longer old files."""
+    if truncation is None:
+        truncation = await bench.logs.prepare_truncation(bench.log, 10)
+    truncate_to(bench.log, 10, truncation=truncation)
+    bench.log.flush()
+    await bench.moves.stop()
+    bench.disk.crash(random.Random(seed))
+    again = Bench(bench.disk)
+    await again.load()
+    assert (again.place, again.log.log_end_offset) == ("/b", 10)
+    await again.stop()
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_old_files_that_have_stayed_do_not_bring_truncated_records_back(play, seed):
+    async def scenario(bench):
+        await moved_without_fsync(bench)
+        bench.log.flush()
+        await truncate_and_crash(bench, seed)
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_old_files_do_not_bring_truncated_records_back_after_an_append_of_a_new_leader_epoch(play, seed):
+    """By default, no flush writes the leader epochs after an append."""
+
+    async def scenario(bench):
+        await moved_without_fsync(bench)
+        bench.log.flush()
+        bench.append(1, epoch=1)
+        await truncate_and_crash(bench, seed)
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_old_files_do_not_bring_truncated_records_back_if_a_later_flush_is_under_way(play, seed):
+    async def scenario(bench):
+        await moved_without_fsync(bench)
+        bench.log.flush()
+        bench.append(1)
+        flush = bench.log.prepare_flush()
+        truncation = await bench.logs.prepare_truncation(bench.log, 10)
+        flush.run()
+        bench.log.complete_flush(flush)
+        await truncate_and_crash(bench, seed, truncation)
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_truncation_after_a_move_waits_for_the_first_flush_of_the_new_files(play, seed):
+    """Before this flush, only the old files are certainly on disk. After it, they must not be used again."""
+
+    async def scenario(bench):
+        await moved_without_fsync(bench)
+        await truncation_is_rejected(bench)
+        flush = bench.log.prepare_flush()
+        await truncation_is_rejected(bench)
+        assert bench.folders("/a") == ["t-0"]
+        flush.run()
+        bench.log.complete_flush(flush)
+        await truncate_and_crash(bench, seed)
+
+    play(scenario)
+
+
+def test_a_truncation_waits_if_the_log_moves_meanwhile_and_its_new_files_are_not_fsynced(play, monkeypatch):
     async def scenario(bench):
         bench.create(20)
         bench.log.flush()
         refuse_epochs(bench)
+
+        async def run_after_the_move(function, *args):
+            await bench.moved()
+            return function(*args)
+
+        monkeypatch.setattr(bench.logs, "_disk", SimpleNamespace(run=run_after_the_move))
         bench.moves.begin(T0, "/b")
-        await bench.moved()
-        bench.disk.refuse = None
-        bench.log.flush()
-        truncation = await bench.logs.prepare_truncation(bench.log, 10)
-        truncate_to(bench.log, 10, truncation=truncation)
-        await bench.moves.stop()
-        bench.disk.crash(random.Random(seed))
-        again = Bench(bench.disk)
-        await again.load()
-        assert again.place == "/b"
-        assert again.log.log_end_offset == 10
-        await again.stop()
+        await truncation_is_rejected(bench)
+        monkeypatch.undo()
+        assert bench.place == "/b"
+        await bench.stop()
 
     play(scenario)
+
+
+async def truncation_is_rejected(bench):
+    with pytest.raises(KafkaError, match="its new files are not fsynced yet") as caught:
+        await bench.logs.prepare_truncation(bench.log, 10)
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_a_log_whose_old_files_stay_can_move_back(play):

@@ -53,7 +53,9 @@ class FakeLogs:
             high_watermark=0,
             advance_high_watermark=lambda offset: False,
             config=TopicConfig(),
-            files=SimpleNamespace(is_cut=False, has_rolled=False, is_flushing=False),
+            files=SimpleNamespace(
+                is_cut=False, has_rolled=False, has_unflushed_switch=False, is_flushing=False
+            ),
         )
         self.made[topic_partition] = log
         return log

@@ -204,6 +204,19 @@ def test_a_partition_opened_with_sealed_segments_that_are_not_on_disk_asks_for_a
     assert due == ([partition] if sealed else [])
 
 
+def test_a_log_that_has_moved_is_flushed_although_no_record_requires_it(open_partition):
+    """A truncation waits for this flush."""
+    partition, copy = open_partition(), open_partition()
+    for each in (partition, copy):
+        append(each)
+    partition.log.switch_files(copy.log)
+    partition.flush_if_due()
+    assert partition.due == [partition]
+    partition.log.flush()
+    partition.flush_if_due()
+    assert partition.due == [partition]
+
+
 @pytest.mark.parametrize("failing", [0, 6])
 def test_an_fsync_that_fails_in_one_of_several_threads_takes_the_log_offline(open_partition, failing):
     async def main():

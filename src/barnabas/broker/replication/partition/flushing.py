@@ -121,8 +121,12 @@ class FlushSchedule(Generic[P]):
         self.flush_if_due()
 
     def flush_if_due(self) -> None:
-        """Request an fsync if the settings require it, even if no more records are appended."""
-        if self._log.files.has_rolled or not self.is_durable:
+        """Request an fsync if the settings require it, even if no more records are appended.
+
+        Also request it if a truncation must wait for it, because the log has moved to another log directory.
+        """
+        files = self._log.files
+        if files.has_rolled or files.has_unflushed_switch or not self.is_durable:
             self._on_due(self._partition)
 
     @property
