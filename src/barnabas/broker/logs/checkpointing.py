@@ -141,6 +141,27 @@ class CheckpointWriter:
         finally:
             directory.checkpoints.planned_starts.remove(planned)
 
+    async def lower_start(self, directory: LogDirectory, opened: PartitionLog, end: Offset) -> None:
+        """Before a truncation of `opened` to `end`, write its log start offset as `end` at most.
+
+        A higher start offset on disk would later mean that all records before it were deleted, and not only
+        removed by the truncation. Truncate the log directly after this call: the next write has the start
+        offset of the log.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, the directory is offline, or its disk failed.
+        """
+        checkpoints = directory.checkpoints
+        if not checkpoints.may_start_after(opened.topic_partition, end):
+            return
+        checkpoints.planned_ends.append((opened, end))
+        try:
+            await self.store_log_starts(directory, ())
+        finally:
+            checkpoints.planned_ends.remove((opened, end))
+            if end < opened.log_start_offset:  # the truncation may not follow
+                opened.stored_start = end if opened.stored_start is None else min(end, opened.stored_start)
+
     async def store_recovery_points(self, directory: LogDirectory) -> None:
         """Write the recovery points of the logs in `directory`, and its cleaned checkpoint.
 

@@ -278,7 +278,7 @@ class LogDirectory:
             if isinstance(error.__cause__, OSError):
                 raise error.__cause__ from None
             raise
-        self.checkpoints.has_stale_offsets = True
+        self.checkpoints.has_stale_offsets = True  # its high watermark there may be after its end
 
     def _load(
         self,

@@ -14,8 +14,7 @@ import asyncio
 import errno
 import logging
 from collections import ChainMap
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 
 from barnabas.base.environment.filesystem import FileSystem
 from barnabas.base.types import Offset, TopicId, TopicPartition
@@ -75,7 +74,7 @@ class DirectoryCheckpoints:
         #: new log start offsets, which take effect once the checkpoint has them
         self.planned_starts: list[Sequence[tuple[PartitionLog, Offset]]] = []
         #: logs that are about to be truncated, each with its end after the truncation
-        self._truncated: list[tuple[PartitionLog, Offset]] = []
+        self.planned_ends: list[tuple[PartitionLog, Offset]] = []
         self._recovery_points = self._read(checkpoints.RECOVERY_POINTS, must_exist=was_clean)
         self._log_starts = self._read(checkpoints.LOG_STARTS, must_exist=was_clean)
         self._high_watermarks = self._read(checkpoints.HIGH_WATERMARKS, must_exist=was_clean)
@@ -205,15 +204,19 @@ class DirectoryCheckpoints:
         Entries of logs that could not be opened are kept, so that their deleted records stay deleted.
         """
         self.has_stale_offsets = False
-        planned: dict[PartitionLog, Offset] = {}
+        starts: dict[PartitionLog, list[Offset]] = {}
         for log, start in (each for plan in self.planned_starts for each in plan):
-            planned[log] = max(start, planned.get(log, 0))
+            starts.setdefault(log, []).append(start)
+        ends: dict[PartitionLog, Offset] = {}
+        for log, end in self.planned_ends:
+            ends[log] = min(end, ends.get(log, end))
 
         def unknown_to_files(log: PartitionLog) -> Offset | None:
-            # A truncation may have come after the plan.
-            start = max(log.log_start_offset, min(planned.get(log, 0), log.high_watermark))
-            if self._truncated:
-                start = min([start, *(end for each, end in self._truncated if each is log)])
+            start = log.log_start_offset
+            if log in starts or log in ends:
+                end = min(log.high_watermark, ends.get(log, log.high_watermark))
+                # A deletion that was planned before a truncation can be invalid now: it must not take effect.
+                start = min(max([start, *(each for each in starts.get(log, ()) if each <= end)]), end)
             # The file of leader epochs may begin before the first segment until it is rewritten. A power cut
             # can bring back earlier segments if the new names of their files are not on disk. In both cases,
             # the files do not show the log's start.
@@ -244,28 +247,11 @@ class DirectoryCheckpoints:
         self.write_high_watermarks().run()
         self.write_cleaned().run()
 
-    @contextmanager
-    def lower_start(self, log: PartitionLog, end: Offset) -> Iterator[bool]:
-        """Within this context, write the log start offset of `log` as `end` at most, before a truncation.
-
-        The context's value is False if the checkpoint needs no write. Truncate the log directly after the
-        context. A higher start offset on disk would later mean that all records before it were deleted, and
-        not only removed by the truncation.
-        """
-        topic_partition = log.topic_partition
-        before = self.log_starts.get(topic_partition, 0)
-        if before <= end and not any(each is log for each, _ in self._truncated):
-            yield False
-            return
-        self._truncated.append((log, end))
-        try:
-            yield True
-        except BaseException:
-            self._log_starts.offsets[topic_partition] = before  # the next truncation tries again
-            self._log_starts.is_stale = True
-            raise
-        finally:
-            self._truncated.remove((log, end))
+    def may_start_after(self, topic_partition: TopicPartition, end: Offset) -> bool:
+        """Whether the file of log start offsets may have a higher start offset than `end` for a log."""
+        # A write that has failed or is under way leaves it open which entries the file has.
+        is_known = not self._log_starts.is_stale and not self.lock.locked()
+        return not is_known or self.log_starts.get(topic_partition, 0) > end
 
     def write_before_truncation(self, topic_partition: TopicPartition, offset: Offset) -> None:
         """Before a log is truncated to `offset`, lower its recovery point and its clean offset on disk.

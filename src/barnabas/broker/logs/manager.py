@@ -584,10 +584,7 @@ class LogManager:
                         self._lowered.pop(opened, None)
                     raise
                 self._lowered.pop(opened, None)
-            directory = self._holder_of(opened)
-            with directory.checkpoints.lower_start(opened, end) as is_needed:
-                if is_needed:
-                    await self.checkpoints.store_log_starts(directory, ())
+            await self.checkpoints.lower_start(self._holder_of(opened), opened, end)
             if opened.files is files:
                 return truncation  # else the log has moved to another log directory meanwhile
 

@@ -470,6 +470,20 @@ def test_a_flush_that_overlaps_a_truncation_does_not_raise_the_recovery_point_ag
 STARTS = "/a/log-start-offset-checkpoint"
 
 
+def refuse_starts(operation, path):
+    return OSError(errno.ENOSPC, "the disk is full") if "log-start" in path else None
+
+
+async def after_crash(bench):
+    """Return the log of the topic `t` after a crash and a start of its broker."""
+    log = bench.logs.get(TopicPartition("t", 0))
+    log.abandon()
+    bench.logs.directories[0]._lock.release()
+    again = Bench("/a", disk=bench.disk, is_clustered=True)
+    await again.logs.load({log.topic_partition: log.topic_id}, lambda _: CONFIG)
+    return again.logs.get(log.topic_partition)
+
+
 def test_a_truncation_below_the_start_lowers_the_start_on_disk_first(play):
     """With the old start, the log would seem to have all records before it, and would win elections."""
 
@@ -482,26 +496,40 @@ def test_a_truncation_below_the_start_lowers_the_start_on_disk_first(play):
         assert offsets_in(bench.disk, STARTS) == {("t", 0): 5}
         truncate_to(log, 5, truncation=truncation)
         append(bench, log)
-        log.abandon()
-        bench.logs.directories[0]._lock.release()
-        again = Bench("/a", disk=bench.disk, is_clustered=True)
-        await again.logs.load(hosted("t"), lambda _: CONFIG)
-        log = again.logs.get(TopicPartition("t", 0))
+        log = await after_crash(bench)
         assert (log.log_start_offset, log.log_end_offset) == (5, 6)
 
     play(scenario, "/a")
 
 
-def test_a_start_that_was_planned_before_a_truncation_is_not_stored_after_it(play):
+def test_a_deletion_that_a_truncation_has_made_invalid_deletes_nothing(play):
     async def scenario(bench):
         log = bench.create("t", records=10)
         directory = bench.logs.directory_of(log.topic_partition)
         async with directory.checkpoints.lock:
-            storing = asyncio.ensure_future(bench.logs.checkpoints.store_log_starts(directory, [(log, 8)]))
+            storing = asyncio.ensure_future(
+                bench.logs.checkpoints.store_log_starts(directory, [(log, 3), (log, 8)])
+            )
             await asyncio.sleep(0)
             truncate_to(log, 5)
         await storing
-        assert offsets_in(bench.disk, STARTS).get(("t", 0), 0) <= 5
+        assert offsets_in(bench.disk, STARTS) == {("t", 0): 3}  # that deletion is still valid
+
+    play(scenario, "/a")
+
+
+def test_a_deletion_above_the_end_of_a_planned_truncation_deletes_nothing(play):
+    async def scenario(bench):
+        log = bench.create("t", records=10)
+        log.flush()
+        directory = bench.logs.directory_of(log.topic_partition)
+        async with directory.checkpoints.lock:
+            storing = asyncio.ensure_future(bench.logs.checkpoints.store_log_starts(directory, [(log, 8)]))
+            cutting = asyncio.ensure_future(bench.logs.prepare_truncation(log, 5))
+            await asyncio.sleep(0)
+        truncate_to(log, 5, truncation=await cutting)
+        await storing
+        assert offsets_in(bench.disk, STARTS) == {}
 
     play(scenario, "/a")
 
@@ -529,9 +557,7 @@ def test_a_lower_start_that_a_full_disk_refused_is_stored_when_the_cut_is_tried_
         log.flush()
         log.advance_log_start(8)
         await bench.logs.store_log_start(log)
-        bench.disk.refuse = lambda operation, path: (
-            OSError(errno.ENOSPC, "the disk is full") if "log-start" in path else None
-        )
+        bench.disk.refuse = refuse_starts
         with pytest.raises(KafkaError, match="the disk is full"):
             await bench.logs.prepare_truncation(log, 5)
         bench.disk.refuse = None
@@ -539,6 +565,99 @@ def test_a_lower_start_that_a_full_disk_refused_is_stored_when_the_cut_is_tried_
         assert offsets_in(bench.disk, STARTS) == {("t", 0): 8}  # the log is not truncated
         await bench.logs.prepare_truncation(log, 5)
         assert offsets_in(bench.disk, STARTS) == {("t", 0): 5}
+
+    play(scenario, "/a")
+
+
+async def forget_start(bench):
+    """Return a log that has started at 8, and whose start its file name shows: it needs no entry any more."""
+    log = bench.create("t", records=10)
+    log.flush()
+    log.advance_log_start(8)
+    await bench.logs.store_log_start(log)
+    bench.disk.refuse = refuse_starts
+    await bench.drop_expired()
+    log.flush()
+    return log
+
+
+def test_a_truncation_lowers_a_start_that_only_the_file_still_has(play):
+    async def scenario(bench):
+        log = await forget_start(bench)
+        await bench.checkpoint(LogDirectory.log_start_checkpoint)
+        bench.disk.refuse = None
+        assert not bench.logs.directories[0].checkpoints.log_starts
+        assert offsets_in(bench.disk, STARTS) == {("t", 0): 8}
+        truncate_to(log, 5, truncation=await bench.logs.prepare_truncation(log, 5))
+        for _ in range(2):
+            append(bench, log)
+        log.flush()
+        log = await after_crash(bench)
+        assert (log.log_start_offset, log.log_end_offset) == (5, 7)
+
+    play(scenario, "/a")
+
+
+def test_a_truncation_lowers_a_start_whose_removal_fails_meanwhile(play):
+    async def scenario(bench):
+        log = await forget_start(bench)
+        directory = bench.logs.directories[0]
+        async with directory.checkpoints.lock:
+            writing = directory.log_start_checkpoint()
+            for _ in writing.prepare():
+                pass
+            assert not directory.checkpoints.log_starts
+            lowering = asyncio.ensure_future(bench.logs.checkpoints.lower_start(directory, log, 5))
+            await asyncio.sleep(0)
+            with pytest.raises(OSError, match="the disk is full"):
+                writing.run()
+        bench.disk.refuse = None
+        await lowering
+        assert offsets_in(bench.disk, STARTS).get(("t", 0), 0) <= 5
+
+    play(scenario, "/a")
+
+
+def test_a_lower_start_that_no_truncation_followed_is_reported_as_the_start_on_disk(play):
+    async def scenario(bench):
+        log = bench.create("t", records=10)
+        log.flush()
+        log.advance_log_start(8)
+        await bench.logs.store_log_start(log)
+        assert log.stored_start is None
+        await bench.logs.prepare_truncation(log, 5)
+        assert log.stored_start == 5
+
+    play(scenario, "/a")
+
+
+def test_a_lower_start_that_a_full_disk_refused_is_not_stored_for_a_deleted_log(play):
+    """The start would hide the records of the next topic with that name."""
+
+    async def scenario(bench):
+        log = bench.create("t", records=10)
+        log.flush()
+        log.advance_log_start(8)
+        await bench.logs.store_log_start(log)
+        directory = bench.logs.directories[0]
+        async with directory.checkpoints.lock:
+            cutting = asyncio.ensure_future(bench.logs.prepare_truncation(log, 5))
+            await asyncio.sleep(0)
+        while not directory.checkpoints.planned_ends:
+            await asyncio.sleep(0)
+        bench.logs.delete(log.topic_partition)
+        bench.disk.refuse = refuse_starts
+        with pytest.raises(KafkaError, match="the disk is full"):
+            await cutting
+        bench.disk.refuse = None
+        await bench.checkpoint(LogDirectory.log_start_checkpoint)
+        assert offsets_in(bench.disk, STARTS) == {}
+        log = bench.logs.create(TopicPartition("t", 0), b"u" * 16, CONFIG)
+        for _ in range(3):
+            append(bench, log)
+        log.flush()
+        log = await after_crash(bench)
+        assert (log.log_start_offset, log.log_end_offset) == (0, 3)
 
     play(scenario, "/a")
 
