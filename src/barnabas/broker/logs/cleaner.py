@@ -238,7 +238,7 @@ class LogCleaner(Generic[P]):
             with log.guarded():
                 removal = files.settle_swap()
             if removal is not None:
-                self._logs.run_later(removal, log.config.file_delete_delay_ms)
+                self._logs.remove_later(log.env.path, removal, log.config.file_delete_delay_ms)
             await self._in_thread(partial(files.env.fs.sync_directory, files.path))
             files.forget_cancelled_swap()
 
@@ -303,7 +303,7 @@ class LogCleaner(Generic[P]):
             removal = files.finish_swap()
         if removal is None:
             raise CleaningCancelled(f"{log.topic_partition} was truncated during the cleaning")
-        self._logs.run_later(removal, log.config.file_delete_delay_ms)
+        self._logs.remove_later(log.env.path, removal, log.config.file_delete_delay_ms)
         await self._in_thread(sync)
 
     def _is_current(self, log: PartitionLog, cleaning: Cleaning) -> bool:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Iterator
+from functools import partial
 from typing import Protocol
 
 from barnabas.base.environment.blocking import Pool
@@ -30,6 +32,8 @@ class LogDirectories:
 
     def __init__(self, disk: Pool) -> None:
         self._disk = disk
+        #: deletions of files that have not begun, by path of each directory in which one runs
+        self._removals: dict[str, deque[Task]] = {}
         self.opened: list[LogDirectory] = []
         #: errors of the configured directories that could not be opened, by path
         self.unopened: dict[str, OSError] = {}
@@ -104,12 +108,33 @@ class LogDirectories:
             log.warning("%s belongs to no topic of this broker: its folder is now %s", topic_partition, aside)
         return True
 
-    def run(self, removal: Task) -> None:
-        """Run a deletion of files in a thread. Log errors."""
-        self._disk.run(removal.run).add_done_callback(_report)
+    def remove(self, log_dir: str, removal: Task) -> None:
+        """Run a deletion of files in the log directory `log_dir`, in a thread. Log errors.
 
+        Each log directory has one deletion at a time. So the deletions on a disk that hangs occupy only one
+        thread.
+        """
+        waiting = self._removals.get(log_dir)
+        if waiting is None:
+            self._removals[log_dir] = deque()
+            self._begin_removal(log_dir, removal)
+        else:
+            waiting.append(removal)
 
-def _report(done: asyncio.Future[None]) -> None:
-    error = None if done.cancelled() else done.exception()
-    if error is not None:
-        log.error("files could not be deleted, so the next start deletes them: %s", error)
+    def stop_removals(self) -> None:
+        """Begin no more of the deletions that wait for another one. The next start makes them."""
+        for waiting in self._removals.values():
+            waiting.clear()
+
+    def _begin_removal(self, log_dir: str, removal: Task) -> None:
+        self._disk.run(removal.run).add_done_callback(partial(self._removal_ended, log_dir))
+
+    def _removal_ended(self, log_dir: str, done: asyncio.Future[None]) -> None:
+        error = None if done.cancelled() else done.exception()
+        if error is not None:
+            log.error("files could not be deleted, so the next start deletes them: %s", error)
+        waiting = self._removals[log_dir]
+        if waiting:
+            self._begin_removal(log_dir, waiting.popleft())
+        else:
+            del self._removals[log_dir]

@@ -89,7 +89,7 @@ class FoundFolders:
             directory.env.handle_error("what is to be deleted", error)
         else:
             for task in leftovers:
-                self._directories.run(task)
+                self._directories.remove(directory.path, task)
         return mine
 
     def _is_of_hosted(

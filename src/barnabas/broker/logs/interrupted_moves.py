@@ -92,9 +92,8 @@ class InterruptedMoves:
         again: dict[TopicPartition, PartitionLog] = {}
         for path, key in found.items():
             if key[0] == ZERO_TOPIC_ID or is_deleted(TopicPartition("", key[1]), key[0]):
-                self._directories.run(
-                    TreeRemoval(directory.env.fs, path)
-                )  # a copy without a topic id was never complete on disk
+                # a copy without a topic id was never complete on disk
+                self._directories.remove(directory.path, TreeRemoval(directory.env.fs, path))
                 continue
             topic_partition = names.get(key)
             if topic_partition is None or not await self._load_copy(
@@ -153,14 +152,14 @@ class InterruptedMoves:
             copy = await self._disk.run(load)
         except KafkaError as error:
             log.warning("%s cannot be opened, so the broker does not use it: %s", path, error.message)
-            self._directories.run(TreeRemoval(directory.env.fs, path))
+            self._directories.remove(directory.path, TreeRemoval(directory.env.fs, path))
             again[topic_partition] = current
             return True
         if (
             self._directories.find_log(topic_partition) is not current
         ):  # deleted meanwhile: another topic may have its name
             copy.abandon()
-            self._directories.run(TreeRemoval(directory.env.fs, path))
+            self._directories.remove(directory.path, TreeRemoval(directory.env.fs, path))
             return True
         if self._is_outdated(topic_partition, directory):
             log.warning(
@@ -224,7 +223,7 @@ class InterruptedMoves:
             directory.env.handle_error(left.topic_partition, error)
             return False
         if is_contained:
-            self._directories.run(TreeRemoval(directory.env.fs, aside))
+            self._directories.remove(directory.path, TreeRemoval(directory.env.fs, aside))
         return True
 
 

@@ -57,7 +57,8 @@ def upkeep(
 ) -> list[Job]:
     """Return the periodic jobs for a broker's logs. The caller starts them.
 
-    Each log directory has jobs of its own, so that a disk that hangs does not stop those of other disks.
+    Each log directory has jobs of its own, so that a disk that hangs does not stop those of other disks. If
+    there are several, the names of these jobs contain the directory's path.
     The jobs keep the intervals that the settings of `view` have now.
     `on_open` is called with partitions whose logs could not be opened before, and are open now.
     """
@@ -76,20 +77,25 @@ def upkeep(
     ]
     for directory in logs.directories:
         checkpoint = partial(logs.checkpoint, directory)
+        where = f" of {directory.path}" if len(logs.directories) > 1 else ""
         jobs += [
-            Job("retention", now.log_retention_check_interval_ms, partial(logs.drop_expired, directory)),
             Job(
-                "recovery point checkpoint",
+                f"retention{where}",
+                now.log_retention_check_interval_ms,
+                partial(logs.drop_expired, directory),
+            ),
+            Job(
+                f"recovery point checkpoint{where}",
                 now.log_flush_offset_checkpoint_interval_ms,
                 partial(checkpoint, LogDirectory.recovery_point_checkpoint),
             ),
             Job(
-                "log start checkpoint",
+                f"log start checkpoint{where}",
                 now.log_flush_start_offset_checkpoint_interval_ms,
                 partial(checkpoint, LogDirectory.log_start_checkpoint),
             ),
             Job(
-                "high watermark checkpoint",
+                f"high watermark checkpoint{where}",
                 now.replica_high_watermark_checkpoint_interval_ms,
                 partial(checkpoint, LogDirectory.high_watermark_checkpoint),
             ),

@@ -209,7 +209,7 @@ class LogManager:
             return
         removal = directory.drop_future(topic_partition)
         if removal is not None:
-            self._directories.run(removal)
+            self._directories.remove(directory.path, removal)
 
     # --- start and stop ---
 
@@ -288,6 +288,7 @@ class LogManager:
         self._is_closed = True
         for removal in self._removals:
             removal.cancel()
+        self._directories.stop_removals()
 
     def _close_directories(self) -> None:
         for _, files in self._superseded.values():
@@ -354,7 +355,7 @@ class LogManager:
             self._directories.undeleted.add(topic_id)
             return
         if removal is not None:
-            self.run_later(removal, delay_ms)
+            self.remove_later(directory.path, removal, delay_ms)
 
     async def topics_without_folder(self, topic_ids: Collection[TopicId]) -> Collection[TopicId]:
         """Return the topics in `topic_ids` of which this broker has no folder.
@@ -413,7 +414,8 @@ class LogManager:
             return False
         else:
             files.renamed(path)
-            self.run_later(TreeRemoval(directory.env.fs, path), opened.config.file_delete_delay_ms)
+            removal = TreeRemoval(directory.env.fs, path)
+            self.remove_later(directory.path, removal, opened.config.file_delete_delay_ms)
         del self._superseded[opened]
         directory.checkpoints.forget(opened.topic_partition)
         files.close()
@@ -453,8 +455,8 @@ class LogManager:
                     removals.append((holder, removal, partition_log.config.file_delete_delay_ms))
         for holder in dict.fromkeys(holder for holder, _, _ in removals):
             await self.checkpoint(holder, LogDirectory.log_start_checkpoint)
-        for _, removal, delay_ms in removals:
-            self.run_later(removal, delay_ms)
+        for holder, removal, delay_ms in removals:
+            self.remove_later(holder.path, removal, delay_ms)
 
     def _remove_superseded(self, directory: LogDirectory) -> None:
         """Remove a directory's old files of moved logs whose new files a flush has made durable since."""
@@ -595,12 +597,15 @@ class LogManager:
         directory.checkpoints.lower_cleaned(opened.topic_partition, opened.recovery_point)
         await self.checkpoints.store_recovery_points(directory)
 
-    def run_later(self, task: Task, delay_ms: int) -> None:
-        """Run a deletion of files in a thread after `delay_ms`, when readers should be done with them."""
+    def remove_later(self, log_dir: str, removal: Task, delay_ms: int) -> None:
+        """Run a deletion of files in the log directory `log_dir` after `delay_ms`, in a thread.
+
+        Readers should be done with the files then.
+        """
 
         def run() -> None:
             del self._removals[handle]
-            self._directories.run(task)
+            self._directories.remove(log_dir, removal)
 
         handle = asyncio.get_running_loop().call_later(delay_ms / 1000, run)
         self._removals[handle] = None

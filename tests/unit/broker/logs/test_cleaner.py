@@ -45,8 +45,8 @@ class Logs:
     async def write(self, directory, of):
         of(directory).run()
 
-    def run_later(self, task, _):
-        task.run()
+    def remove_later(self, _log_dir, removal, _delay_ms):
+        removal.run()
 
 
 class Bench:

@@ -75,15 +75,15 @@ def test_the_upkeep_of_logs_follows_the_brokers_settings_and_reports_logs_that_o
     postponed = [late, set()]
 
     class Logs:
-        directories = ("/a",)
+        directories = (SimpleNamespace(path="/a"),)
 
-        async def drop_expired(self, _directory: str) -> None:
+        async def drop_expired(self, _directory: object) -> None:
             calls.append("retention")
 
         async def expire_producers(self, expiration_ms: int) -> None:
             calls.append(("producers", expiration_ms))
 
-        async def checkpoint(self, _directory: str, of: Any) -> None:
+        async def checkpoint(self, _directory: object, of: Any) -> None:
             calls.append(of.__name__)
 
         async def open_postponed(self) -> set[TopicPartition]:
@@ -107,18 +107,18 @@ def test_the_upkeep_of_logs_follows_the_brokers_settings_and_reports_logs_that_o
 def test_a_disk_that_hangs_stops_no_job_of_another_disk() -> None:
     calls: list[tuple[str, str]] = []
 
-    async def work(directory: str, what: str) -> None:
-        calls.append((directory, what))
-        if directory == "/a":
+    async def work(directory: Any, what: str) -> None:
+        calls.append((directory.path, what))
+        if directory.path == "/a":
             await asyncio.get_running_loop().create_future()
 
     class Logs:
-        directories = ("/a", "/b")
+        directories = (SimpleNamespace(path="/a"), SimpleNamespace(path="/b"))
 
-        async def drop_expired(self, directory: str) -> None:
+        async def drop_expired(self, directory: Any) -> None:
             await work(directory, "retention")
 
-        async def checkpoint(self, directory: str, of: Any) -> None:
+        async def checkpoint(self, directory: Any, of: Any) -> None:
             await work(directory, of.__name__)
 
     async def scenario() -> None:
@@ -140,3 +140,31 @@ def test_a_disk_that_hangs_stops_no_job_of_another_disk() -> None:
         "log_start_checkpoint",
         "high_watermark_checkpoint",
     }
+
+
+@pytest.mark.parametrize(
+    ("paths", "messages"),
+    [(["/a"], {"retention failed"}), (["/a", "/b"], {"retention of /a failed", "retention of /b failed"})],
+)
+def test_a_failed_job_names_its_log_directory_if_there_are_several(
+    paths: list[str], messages: set[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    class Logs:
+        directories = tuple(SimpleNamespace(path=path) for path in paths)
+
+        async def drop_expired(self, _directory: Any) -> None:
+            raise RuntimeError("a bug")
+
+        async def checkpoint(self, _directory: Any, _of: Any) -> None:
+            pass
+
+    async def scenario() -> None:
+        jobs = upkeep(SimpleNamespace(config=BrokerConfig()), Logs(), lambda _: None)  # type: ignore[arg-type]
+        jobs = [job for job in jobs if "producer" not in job._name and "postponed" not in job._name]
+        for job in jobs:
+            job.start()
+        await asyncio.sleep(400)
+        await stop_all(jobs)
+
+    run_virtual(scenario())
+    assert set(caplog.messages) == messages

@@ -774,6 +774,75 @@ def test_a_checkpoint_does_not_wait_for_that_of_a_directory_whose_disk_hangs():
     asyncio.run(scenario())
 
 
+def test_deletions_on_a_disk_that_hangs_leave_threads_to_other_disks():
+    async def scenario():
+        bench = Bench("/a", "/b")
+        pool = ThreadPool("disk", 4)
+        bench.logs._disk = bench.logs.checkpoints._disk = bench.logs._directories._disk = pool
+        config = TopicConfig(file_delete_delay_ms=0)
+        names = [f"t{number}" for number in range(20)]
+        for name in names:
+            bench.create(name, records=1, config=config)
+        released = threading.Event()
+
+        def hang(_operation, path):
+            if threading.current_thread() is not threading.main_thread() and path.startswith("/a"):
+                released.wait()
+
+        bench.disk.refuse = hang
+        for name in names:
+            bench.logs.delete(TopicPartition(name, 0))
+        try:
+            checkpoint = bench.logs.checkpoint(
+                bench.logs.directories[1], LogDirectory.recovery_point_checkpoint
+            )
+            await asyncio.wait_for(checkpoint, 5)
+            while any(name.endswith("-delete") for name in bench.folders("/b")):
+                await asyncio.sleep(0.01)
+            assert sum(name.endswith("-delete") for name in bench.folders("/a")) == 10
+        finally:
+            released.set()
+        while any(name.endswith("-delete") for name in bench.folders("/a")):
+            await asyncio.sleep(0.01)
+        await pool.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_stop_waits_for_a_deletion_that_runs_and_leaves_the_others_to_the_next_start():
+    async def scenario():
+        bench = Bench("/a")
+        pool = ThreadPool("disk", 4)
+        bench.logs._disk = bench.logs.checkpoints._disk = bench.logs._directories._disk = pool
+        config = TopicConfig(file_delete_delay_ms=0)
+        for name in "tuv":
+            bench.create(name, config=config)
+        entered, released = threading.Event(), threading.Event()
+
+        def hang(_operation, path):
+            if threading.current_thread() is not threading.main_thread() and "-delete" in path:
+                entered.set()
+                released.wait()
+
+        bench.disk.refuse = hang
+        for name in "tuv":
+            bench.logs.delete(TopicPartition(name, 0))
+        while not entered.is_set():
+            await asyncio.sleep(0.01)
+        await bench.logs.stop()
+        released.set()
+        await pool.close()
+        bench.disk.refuse = None
+        assert sum(name.endswith("-delete") for name in bench.folders("/a")) == 2
+        again = Bench("/a", disk=bench.disk)
+        await again.logs.load({}, lambda _: config)
+        await asyncio.sleep(0.1)
+        assert not any(name.endswith("-delete") for name in again.folders("/a"))
+        await again.logs.stop()
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize("flush_messages", [1, 1000])
 def test_what_a_crash_has_left_is_fsynced_before_it_is_served_where_what_is_acknowledged_is(flush_messages):
     """Otherwise the broker could acknowledge the data when a producer sends it again, and a power cut could

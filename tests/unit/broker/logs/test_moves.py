@@ -815,7 +815,7 @@ def test_old_files_that_have_stayed_do_not_bring_truncated_records_back(play, se
 
 @pytest.mark.parametrize("seed", range(5))
 def test_old_files_do_not_bring_truncated_records_back_after_an_append_of_a_new_leader_epoch(play, seed):
-    """By default, no flush writes the leader epochs after an append."""
+    """The default settings flush no leader epochs after an append."""
 
     async def scenario(bench):
         await moved_without_fsync(bench)

@@ -32,7 +32,8 @@ from barnabas.broker.server.stages.closing import Closing, stage
 from barnabas.broker.server.stages.foundation import Foundation
 from barnabas.kafka.security.acls import Authorizer
 
-#: for each log directory, so that a disk that hangs does not take all threads at once
+#: Threads for each log directory, in a common pool. A disk that hangs occupies one thread with deletions, one
+#: with checkpoints, and one with retention, so other disks have threads left. Truncations have no such limit.
 _DISK_THREADS = 4
 
 
