@@ -372,6 +372,7 @@ class LogDirectory:
                 log = new_log(env, path, topic_partition, topic_id, config)
             else:  # files from an earlier start that crashed before it acknowledged anything
                 log = self._load(env, topic_partition, topic_id, config, was_clean=False)
+                self._continue_at_start(log)
         except OSError as error:
             raise env.handle_error(topic_partition, error) from error
         return self.adopt(log)

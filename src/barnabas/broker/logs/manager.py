@@ -324,7 +324,10 @@ class LogManager:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "every log directory is offline")
         preferred = self._preferred.pop(topic_partition, None)
         directory = min(working, key=lambda directory: (directory is not preferred, len(directory.logs)))
-        return directory.create(topic_partition, topic_id, config)
+        created = directory.create(topic_partition, topic_id, config)
+        if directory.checkpoints.has_stale_offsets:
+            self.checkpoints.write_all_soon(directory)
+        return created
 
     def delete(self, topic_partition: TopicPartition) -> None:
         """Delete the log of a partition, if there is one. Its files are removed after `file.delete.delay.ms`.

@@ -662,6 +662,39 @@ def test_a_lower_start_that_a_full_disk_refused_is_not_stored_for_a_deleted_log(
     play(scenario, "/a")
 
 
+@pytest.mark.parametrize(("flushed", "start"), [(5, 8), (0, 0)])
+def test_a_log_found_by_a_late_creation_does_not_end_before_its_start_on_disk(play, flushed, start):
+    """The log ends at `flushed`. Without records, it has no leader epoch, and so it begins at its end."""
+
+    async def scenario(bench):
+        log = bench.create("t", records=flushed, config=TopicConfig())
+        log.flush()
+        size = log.size
+        for _ in range(10 - flushed):
+            append(bench, log)
+        log.advance_high_watermark(10)
+        log.advance_log_start(8)
+        await bench.logs.store_log_start(log)
+        log.abandon()
+        bench.logs.directories[0]._lock.release()
+        file = bench.disk.open("/a/t-0/00000000000000000000.log")
+        file.truncate(size)
+        file.close()
+        again = Bench("/a", disk=bench.disk, is_clustered=True)
+        await again.logs.load({}, lambda _: CONFIG)  # the metadata does not name the partition yet
+        log = again.create("t")
+        assert (log.log_start_offset, log.log_end_offset) == (start, start)
+        await asyncio.sleep(1)
+        assert offsets_in(bench.disk, STARTS) == {}
+        for _ in range(2):
+            append(again, log)
+        log.flush()
+        log = await after_crash(again)
+        assert (log.log_start_offset, log.log_end_offset) == (start, start + 2)
+
+    play(scenario, "/a")
+
+
 def test_stop_waits_for_a_write_whose_waiters_have_gone(play):
     """Simulation seed 428: a fetcher was stopped while it truncated a log, and the thread pool closed."""
 
