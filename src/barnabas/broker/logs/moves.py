@@ -256,6 +256,8 @@ class LogMoves:
             return False  # its mark is in its folder
         if current.is_held:
             return False  # an earlier move is about to release it
+        if self._logs.get(topic_partition) is not current:
+            return False  # it was deleted, or its disk has failed, while the copy was flushed
         source = self._logs.directory_of(topic_partition)
         current.is_held = True
         try:

@@ -711,6 +711,27 @@ def test_a_log_that_is_deleted_between_the_switch_and_its_fsync_leaves_no_folder
     play(scenario)
 
 
+def test_a_log_that_is_deleted_while_its_copy_is_fsynced_ends_its_move_without_an_error(play, caplog):
+    async def scenario(bench):
+        bench.create(20)
+        fsync = bench.moves._fsync
+
+        async def delete(log):
+            await fsync(log)
+            bench.moves._fsync = fsync
+            bench.logs.delete(T0)
+
+        bench.moves._fsync = delete
+        bench.moves.begin(T0, "/b")
+        await bench.until(lambda: bench.log is None)
+        await asyncio.sleep(5)
+        assert (bench.folders("/a"), bench.folders("/b")) == ([], [])
+        await bench.stop()
+
+    play(scenario)
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
 def test_a_log_that_is_deleted_during_the_fsync_after_its_switch_leaves_no_folder(play):
     async def scenario(bench):
         bench.create(20)
