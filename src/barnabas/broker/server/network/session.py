@@ -230,7 +230,7 @@ class ClientSession(asyncio.Protocol):
             self._receiver = receiver = SharedReceiver(self, self._host.shared_buffer)
             self._transport.set_protocol(receiver)
             # At the end of a TLS connection, uvloop discards what it has decrypted and not passed on. It may
-            # announce no end of the sending, either. So no request may wait, and no read may be paused.
+            # announce no end of the sending, either. So no request waits for a turn, with reading paused.
             self._turns = UNLIMITED
         if wait:
             self.mute(wait)
